@@ -1,0 +1,65 @@
+# Two commands: `make bench` and `make test`. Both set up what they need, once.
+#
+#   make bench DEVICE=cuda     the same on NVIDIA GPUs (fbgemm-gpu instead of fbgemm-gpu-cpu, NCCL)
+#   make setup PIP_FLAGS=...   extra flags for pip, such as another package index
+#   make setup VENV=...        where the environment goes
+
+DEVICE    ?= cpu
+VENV      ?= .venv
+PYTHON    ?= python3
+PIP_FLAGS ?=
+RUNS      ?= runs
+
+BIN     := $(VENV)/bin
+READY   := $(VENV)/.ready-$(DEVICE)
+PIP     := $(BIN)/python -m pip install --quiet --disable-pip-version-check $(PIP_FLAGS) -c constraints.txt
+FBGEMM  := $(if $(filter cuda,$(DEVICE)),fbgemm-gpu,fbgemm-gpu-cpu)
+OTHER   := $(if $(filter cuda,$(DEVICE)),fbgemm-gpu-cpu,fbgemm-gpu)
+
+.PHONY: setup bench bench-overhead test test-slow lint format schema clean
+
+setup: $(READY)
+
+# torchrec and recbole go in without their dependencies: torchrec asks for the distribution fbgemm-gpu by
+# name, which on CPU is fbgemm-gpu-cpu; of recbole only the data files are wanted. Both FBGEMM
+# distributions fill the same folder, so the other one is removed first. They go last: pip looks for unmet
+# requirements of what is installed already.
+$(READY): pyproject.toml constraints.txt Makefile
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or later is needed; name one with PYTHON=..."; exit 2; }
+	@case "$(DEVICE)" in cpu|cuda) ;; *) echo "DEVICE=$(DEVICE): use cpu or cuda."; exit 2;; esac
+	@echo "Setting up $(VENV) for $(DEVICE): a minute or two, once."
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	rm -f $(VENV)/.ready-*
+	$(BIN)/python -m pip uninstall --quiet --yes $(OTHER) 2>/dev/null || true
+	$(PIP) torch numpy $(FBGEMM) tensordict torchmetrics tqdm pyre-extensions iopath --editable '.[dev]'
+	$(PIP) --no-deps torchrec recbole
+	touch $@
+
+bench: setup
+	$(BIN)/sparse2d sweep dlrm_small movielens_100k --device $(DEVICE) --runs $(RUNS)
+
+# What the suite's own layers cost, as ratios (benchmarks/overhead.py says which).
+bench-overhead: setup
+	$(BIN)/python -m benchmarks.overhead
+
+test: setup lint
+	$(BIN)/python -m pytest -m 'not slow'
+
+test-slow: setup
+	$(BIN)/python -m pytest -m slow
+
+lint: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: setup
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+schema: setup
+	$(BIN)/python -m suite.schema
+
+clean:
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
