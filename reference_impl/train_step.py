@@ -1,0 +1,39 @@
+"""One training step, in the order in which things happen."""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+
+from reference_impl.batch import Batch
+from reference_impl.sync import ReplicaSync
+
+
+def train_step(
+    model: nn.Module, dense_optimizer: torch.optim.Optimizer, replica_sync: ReplicaSync, batch: Batch
+) -> torch.Tensor:
+    """Takes one step on this rank's share of the global batch.
+
+    Returns:
+        The local loss, detached, shape []: the sum over local samples times T / G.
+    """
+    dense_optimizer.zero_grad()
+
+    # Inside the sharding group: ids go to the ranks that own the rows (input_dist), rows are looked up
+    # and pooled there (lookup), pooled embeddings come back (output_dist); then the dense layers.
+    logits = model(batch.dense, batch.sparse).reshape(-1)[: len(batch.labels)]
+    loss = batch.loss_scale * nn.functional.binary_cross_entropy_with_logits(
+        logits, batch.labels, reduction="sum"
+    )
+
+    # Dense layers backward, their gradients all-reduced over all T ranks; embedding gradients go back to
+    # the owners inside the group, where FBGEMM's backward updates the rows at once.
+    loss.backward()
+
+    # The dense layers, equal on all T ranks.
+    dense_optimizer.step()
+
+    # Across the groups: replicas of a shard have seen different samples; average them.
+    replica_sync()
+
+    return loss.detach()
