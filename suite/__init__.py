@@ -1,0 +1,1 @@
+"""The harness: it runs workloads on implementations, keeps records, and judges them."""

@@ -1,0 +1,171 @@
+"""A user's own generator of samples as a data source.
+
+``data.source`` may name a function ``(workload, seed) -> Iterator[Samples]`` that yields blocks of any
+size. The stream is the blocks one after the other, and every rank reads all of it and keeps its own
+slices: simple to write, at the price that every rank pays for generating everything. A source whose
+samples can be reached by index derives from ``suite.data.DataSource`` instead.
+
+The first ``data.options.evaluation_samples`` samples (default 0) are held out for evaluation, and
+training starts after them. All other options are the function's own.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, ClassVar
+
+import numpy as np
+
+from suite.data import DataSource, Samples
+from suite.errors import ConfigError, SuiteError
+from suite.samples_check import check_samples
+from suite.spec import WorkloadSpec
+
+Generate = Callable[[WorkloadSpec, int], Iterable[Samples]]
+
+
+def stream_source(function: Generate) -> type[DataSource]:
+    """The DataSource that serves what ``function`` yields."""
+    return type("StreamSource", (_StreamSource,), {"generate": staticmethod(function)})
+
+
+class _StreamSource(DataSource):
+    """Serves a stream in order: a slice may lie ahead of the last one, never behind it."""
+
+    generate: ClassVar[Generate]
+
+    @classmethod
+    def check(cls, workload: WorkloadSpec) -> None:
+        """Refuses a wrong option, and a function whose first block or held-out samples are not valid."""
+        cls(workload, seed=0)
+
+    def __init__(self, workload: WorkloadSpec, seed: int) -> None:
+        self._workload = workload
+        self._stream = self._blocks(workload, seed)
+        self._read = 0  # samples read from the stream so far
+        self._block = self._next_block()
+        self._position = 0  # index in the stream of the block's first sample
+        self._held_out = self._take(0, _evaluation_samples(workload))
+
+    def train(self, start: int, stop: int) -> Samples:
+        """Samples [start, stop) after the held-out ones.
+
+        Raises:
+            ConfigError: of kind ``bad_data``: the stream ends before, or yields something wrong.
+            ValueError: the slice lies behind one that was served already.
+        """
+        return self._take(self.evaluation_size + start, self.evaluation_size + stop)
+
+    @property
+    def evaluation_size(self) -> int:
+        """The option ``evaluation_samples``."""
+        return _evaluation_samples(self._workload)
+
+    def evaluation(self, start: int, stop: int) -> Samples:
+        """Samples [start, stop) of those held out."""
+        return _split(_split(self._held_out, stop)[0], start)[1]
+
+    def describe(self) -> dict[str, Any]:
+        """``fingerprint`` is that of the first block that seed 0 yields."""
+        return {
+            "source": self._workload.data.source,
+            "fingerprint": _digest(next(self._blocks(self._workload, seed=0))),
+            "split": f"first {self.evaluation_size} samples of the stream",
+            "train_samples": None,
+            "evaluation_samples": self.evaluation_size,
+            "base_rate": (
+                float(self._held_out.labels.mean(dtype=np.float64)) if self.evaluation_size else None
+            ),
+        }
+
+    @classmethod
+    def _blocks(cls, workload: WorkloadSpec, seed: int) -> Iterator[Samples]:
+        """The function's blocks, checked; what it raises becomes a ConfigError."""
+        try:
+            for block in cls.generate(workload, seed):
+                check_samples(block, workload, len(block.labels) if isinstance(block, Samples) else 0)
+                yield block
+        except SuiteError:
+            raise
+        except Exception as error:  # a user's function may raise anything
+            raise ConfigError(
+                "data.source",
+                workload.data.source,
+                f"it raised {type(error).__name__}: {error}",
+                "It is called as function(workload, seed) and must yield suite.data.Samples.",
+                kind="bad_data",
+            ) from error
+
+    def _take(self, start: int, stop: int) -> Samples:
+        if start < self._position:
+            raise ValueError(f"a stream only goes forward: {start} was asked for after {self._position}.")
+        for _ in self._pieces(start - self._position):
+            pass
+        none, _ = _split(self._block, 0)
+        return _joined([none, *self._pieces(stop - start)])
+
+    def _pieces(self, count: int) -> Iterator[Samples]:
+        """The next ``count`` samples, in pieces of what the function yielded."""
+        while count:
+            piece, self._block = _split(self._block, count)
+            self._position += len(piece.labels)
+            count -= len(piece.labels)
+            yield piece
+            if count:
+                self._block = self._next_block()
+
+    def _next_block(self) -> Samples:
+        for block in self._stream:
+            self._read += len(block.labels)
+            return block
+        raise ConfigError(
+            "data.source",
+            self._workload.data.source,
+            f"its stream ends after {self._read} samples, and the run needs more.",
+            "Yield more (the function may start over), or run fewer steps.",
+            kind="bad_data",
+        )
+
+
+def _evaluation_samples(workload: WorkloadSpec) -> int:
+    value = workload.data.options.get("evaluation_samples", 0)
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise ConfigError(
+            "data.options.evaluation_samples", value, "this is not a number of samples.", "Use 0 or more."
+        )
+    return value
+
+
+def _split(samples: Samples, count: int) -> tuple[Samples, Samples]:
+    """The first ``count`` samples (or all, where there are fewer) and the rest, without copying."""
+    head, rest = {}, {}
+    for feature, (ids, lengths) in samples.sparse.items():
+        cut = int(lengths[:count].sum())
+        head[feature] = (ids[:cut], lengths[:count])
+        rest[feature] = (ids[cut:], lengths[count:])
+    return (
+        Samples(samples.dense[:count], samples.labels[:count], head),
+        Samples(samples.dense[count:], samples.labels[count:], rest),
+    )
+
+
+def _joined(parts: list[Samples]) -> Samples:
+    return Samples(
+        dense=np.concatenate([p.dense for p in parts]),
+        labels=np.concatenate([p.labels for p in parts]),
+        sparse={
+            feature: (
+                np.concatenate([p.sparse[feature][0] for p in parts]),
+                np.concatenate([p.sparse[feature][1] for p in parts]),
+            )
+            for feature in parts[0].sparse
+        },
+    )
+
+
+def _digest(samples: Samples) -> str:
+    digest = hashlib.sha256(samples.dense.tobytes() + samples.labels.tobytes())
+    for feature, (ids, lengths) in sorted(samples.sparse.items()):
+        digest.update(feature.encode() + ids.tobytes() + lengths.tobytes())
+    return digest.hexdigest()

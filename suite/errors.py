@@ -1,0 +1,53 @@
+"""Errors as one object, the same on the terminal, in ``--json`` and in the record."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+from reference_impl.errors import InvalidConfiguration
+
+
+class ErrorReport(BaseModel):
+    """What went wrong. ``kind`` is a stable snake_case word for scripts."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    kind: str
+    message: str
+    field: str | None = None
+    value: Any = None
+    rank: int | None = None
+    remedy: str | None = None
+    log: str | None = None
+
+
+class SuiteError(Exception):
+    """An error that a user can act on; ``exit_code`` is what the command line ends with."""
+
+    exit_code = 3
+
+    def __init__(self, report: ErrorReport) -> None:
+        super().__init__(report.message)
+        self.report = report
+
+
+class ConfigError(SuiteError):
+    """Bad input or environment, found before any process is launched. Exit code 2."""
+
+    exit_code = 2
+
+    def __init__(self, field: str, value: object, message: str, remedy: str, kind: str = "bad_input") -> None:
+        super().__init__(ErrorReport(kind=kind, field=field, value=value, message=message, remedy=remedy))
+
+    @classmethod
+    def from_invalid(cls, error: InvalidConfiguration) -> ConfigError:
+        """The same error, coming from the reference implementation."""
+        return cls(error.field, error.value, error.message, error.remedy)
+
+
+class RunFailed(SuiteError):
+    """A launch that started and did not finish. Exit code 3."""
+
+    exit_code = 3

@@ -1,0 +1,100 @@
+"""Contract: what an implementation of sharded training is.
+
+Three kinds fit: TorchRec's own 1D (``baseline_1d``), the reference 2D (``reference_2d``), and anyone's
+own by ``module:Class``. A missing method fails when the class is built. The timed loop calls
+``train_step`` and nothing else between reading the clock twice.
+"""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from suite.errors import ConfigError
+from suite.loading import load_attribute
+
+if TYPE_CHECKING:
+    import torch
+
+    from reference_impl.batch import Batch
+    from suite.spec import RunSpec
+
+#: The implementations in the tree, by their short names.
+BUILT_IN: Mapping[str, str] = {
+    "baseline_1d": "suite.implementations.baseline_1d:Baseline1D",
+    "reference_2d": "suite.implementations.reference_2d:Reference2D",
+}
+
+
+class Implementation(abc.ABC):
+    """A trainable, sharded model on one rank of an initialised default process group."""
+
+    @classmethod
+    def check(cls, run: RunSpec) -> None:
+        """Refuses what this implementation cannot run, in the parent, before any process is launched.
+
+        Raises:
+            ConfigError: naming the field, the value and the remedy.
+        """
+
+    @abc.abstractmethod
+    def __init__(self, run: RunSpec, device: torch.device) -> None:
+        """Builds model, plan and optimizers. Collective: every rank calls it."""
+
+    @abc.abstractmethod
+    def train_step(self, batch: Batch) -> torch.Tensor:
+        """One whole step: forward, backward, both optimizers, and the replica sync where one is due.
+
+        Returns:
+            The local loss, detached, shape []: the sum over local samples times T / G.
+        """
+
+    @abc.abstractmethod
+    def sync_replicas(self) -> None:
+        """Makes all replicas equal now. Nothing to do in 1D."""
+
+    @abc.abstractmethod
+    def predict(self, batch: Batch) -> torch.Tensor:
+        """Click probabilities of the local batch, shape [B], float32. Collective."""
+
+    @abc.abstractmethod
+    def component_ranges(self) -> Mapping[str, tuple[str, ...]]:
+        """For each component of a step, the prefixes of the profiler ranges that make it up."""
+
+    @abc.abstractmethod
+    def parameter_bytes(self) -> Mapping[str, int]:
+        """Bytes this rank holds: ``embedding_weights``, ``embedding_optimizer_state``,
+        ``dense_parameters``, ``dense_optimizer_state``."""
+
+    @abc.abstractmethod
+    def gather_weights(self) -> Mapping[str, torch.Tensor]:
+        """Unsharded tensors by name, on the CPU of every rank. Collective.
+
+        ``table.<name>`` [rows, dim], ``moment.<table>`` [rows] where the optimizer has row-wise moments,
+        ``dense.<parameter name>``. For replicas, the copy of the caller's own group.
+        """
+
+
+def implementation_class(name: str) -> type[Implementation]:
+    """The class behind a short name or ``module:Class``.
+
+    Raises:
+        ConfigError: unknown short name, or not an Implementation.
+    """
+    if ":" not in name and name not in BUILT_IN:
+        raise ConfigError(
+            "implementation",
+            name,
+            "no such implementation.",
+            f"Use one of {sorted(BUILT_IN)}, or module:Class.",
+        )
+    found = load_attribute(BUILT_IN.get(name, name), "implementation")
+    if not (isinstance(found, type) and issubclass(found, Implementation)):
+        raise ConfigError(
+            "implementation",
+            name,
+            "this is not an Implementation.",
+            "Derive it from suite.implementation.Implementation.",
+        )
+    return found

@@ -1,0 +1,1 @@
+"""The implementations in the tree, each behind the contract in ``suite/implementation.py``."""

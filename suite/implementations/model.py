@@ -1,0 +1,67 @@
+"""A workload's model, unsharded: TorchRec's DLRM or the user's own factory."""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+
+from reference_impl.dlrm import Table, build_dlrm
+from reference_impl.plan import embedding_collections
+from suite.errors import ConfigError
+from suite.loading import load_attribute
+from suite.spec import WorkloadSpec
+
+
+def build_model(workload: WorkloadSpec, seed: int, device: torch.device) -> nn.Module:
+    """The model with its tables on the meta device and dense layers that depend on the seed alone.
+
+    Raises:
+        ConfigError: the user's factory returns no module, or its tables are not the workload's.
+    """
+    model_spec = workload.model
+    if model_spec.factory is None:
+        tables = [Table(t.name, t.rows, t.dim, t.features, t.pooling) for t in workload.tables]
+        return build_dlrm(
+            tables, model_spec.dense_features, model_spec.bottom_mlp, model_spec.over_mlp, seed, device
+        )
+    factory = load_attribute(model_spec.factory, "model.factory")
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        model = factory(workload, device)
+    _check_tables(model, workload)
+    return model
+
+
+def _check_tables(model: object, workload: WorkloadSpec) -> None:
+    factory = workload.model.factory
+    if not isinstance(model, nn.Module):
+        raise ConfigError(
+            "model.factory", factory, f"it returned {type(model).__name__}.", "Return an nn.Module."
+        )
+    have = {
+        (c.name, c.num_embeddings, c.embedding_dim, tuple(c.feature_names), c.pooling.value.lower())
+        for collection in embedding_collections(model).values()
+        for c in collection.embedding_bag_configs()
+    }
+    want = {(t.name, t.rows, t.dim, t.features, t.pooling) for t in workload.tables}
+    if have != want:
+        differing = sorted({name for name, *_ in have ^ want})
+        raise ConfigError(
+            "model.factory",
+            factory,
+            f"its tables {differing} are not those of the workload (name, rows, dim, features, pooling).",
+            "Build the EmbeddingBagCollections from workload.tables.",
+        )
+    on_device = [
+        name
+        for collection in embedding_collections(model).values()
+        for name, p in collection.named_parameters()
+        if p.device.type != "meta"
+    ]
+    if on_device:
+        raise ConfigError(
+            "model.factory",
+            factory,
+            f"the unsharded tables {on_device} are allocated on every rank.",
+            "Build the EmbeddingBagCollection with device=torch.device('meta').",
+        )

@@ -1,0 +1,120 @@
+"""What every implementation on TorchRec's DistributedModelParallel shares: all but building and stepping."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torchrec.distributed.model_parallel import DistributedModelParallel
+from torchrec.optim.optimizers import in_backward_optimizer_filter
+
+from reference_impl.batch import Batch
+from reference_impl.optimizer import EmbeddingOptimizer
+from reference_impl.shards import gather_tables, local_shards
+from suite.implementation import Implementation
+from suite.implementations.model import build_model
+from suite.spec import DenseOptimizerSpec, RunSpec
+
+#: Prefixes of the profiler ranges that TorchRec and FBGEMM emit, by component. Ranges may nest: ids and
+#: lengths travel inside the wait for the sizes, for example.
+TORCHREC_RANGES: Mapping[str, tuple[str, ...]] = {
+    "input_dist": (
+        "[splits_dist]",
+        "## KJTListSplitsAwaitable wait() ##",
+        "## all2all_data:kjt",
+        "## KJTListAwaitable wait() ##",
+    ),
+    "lookup": ("[lookup]",),
+    "output_dist": ("[output_dist]", "[output_dist_wait]"),
+    "output_dist_backward": (
+        "## All2All_Pooled_bwd ##",  # table-wise
+        "All2All_Pooled_WaitBackward",
+        "All2All_Pooled_ReqBackward",
+        "## ReduceScatterBase_bwd",  # row-wise
+        "ReduceScatterBase_WaitBackward",
+        "ReduceScatterBase_ReqBackward",
+    ),
+    "lookup_backward_optimizer": ("fbgemm::split_embedding_backward_codegen",),
+}
+
+
+class ShardedImplementation(Implementation):
+    """Prediction, accounting and gathering over a sharded model.
+
+    A subclass calls ``_adopt`` at the end of its ``__init__`` and adds ``train_step``, ``sync_replicas``.
+    """
+
+    @classmethod
+    def check(cls, run: RunSpec) -> None:
+        """Builds a user's own model once, with its tables on the meta device, to see that it fits."""
+        if run.workload.model.factory is not None:
+            build_model(run.workload, run.seed, torch.device("cpu"))
+
+    def _adopt(
+        self, model: DistributedModelParallel, optimizer: torch.optim.Optimizer, group: dist.ProcessGroup
+    ) -> None:
+        self.model = model
+        self.dense_optimizer = optimizer
+        self.shards = local_shards(model)
+        self._group = group
+
+    def predict(self, batch: Batch) -> torch.Tensor:
+        """See the contract."""
+        self.model.eval()
+        try:
+            with torch.no_grad():
+                logits = self.model(batch.dense, batch.sparse).reshape(-1)
+                return torch.sigmoid(logits[: len(batch.labels)])
+        finally:
+            self.model.train()
+
+    def component_ranges(self) -> Mapping[str, tuple[str, ...]]:
+        """See the contract."""
+        return TORCHREC_RANGES
+
+    def parameter_bytes(self) -> Mapping[str, int]:
+        """See the contract."""
+        state = self.dense_optimizer.state.values()
+        return {
+            "embedding_weights": sum(s.weight.nbytes for s in self.shards),
+            "embedding_optimizer_state": sum(s.moments.nbytes for s in self.shards if s.moments is not None),
+            "dense_parameters": sum(p.nbytes for p in dense_parameters(self.model).values()),
+            "dense_optimizer_state": sum(
+                v.nbytes for entry in state for v in entry.values() if isinstance(v, torch.Tensor)
+            ),
+        }
+
+    def gather_weights(self) -> Mapping[str, torch.Tensor]:
+        """See the contract."""
+        weights, moments = gather_tables(self.shards, self._group)
+        dense = {name: p.detach().cpu().clone() for name, p in dense_parameters(self.model).items()}
+        return (
+            {f"table.{name}": w for name, w in weights.items()}
+            | {f"moment.{name}": m for name, m in moments.items()}
+            | {f"dense.{name}": p for name, p in dense.items()}
+        )
+
+
+def dense_parameters(model: nn.Module) -> dict[str, nn.Parameter]:
+    """The parameters that are replicated on all ranks, not fused into a table's backward."""
+    return dict(in_backward_optimizer_filter(model.named_parameters()))
+
+
+def dense_optimizer(
+    spec: DenseOptimizerSpec, parameters: Iterable[torch.Tensor] | Iterable[dict[str, Any]]
+) -> torch.optim.Optimizer:
+    """PyTorch's optimizer behind a name."""
+    if spec.name == "sgd":
+        return torch.optim.SGD(parameters, lr=spec.learning_rate)
+    return torch.optim.Adagrad(parameters, lr=spec.learning_rate)
+
+
+def embedding_optimizer(run: RunSpec) -> EmbeddingOptimizer:
+    """The run's optimizer of the tables; the scale c is M where the run leaves it out."""
+    spec = run.optimizer
+    scaled = spec.name == "momentum_scaled_rowwise_adagrad"
+    scale = (spec.scale if spec.scale is not None else float(run.layout.replica_groups)) if scaled else 1.0
+    return EmbeddingOptimizer(spec.name, spec.learning_rate, spec.eps, scale)
