@@ -1,0 +1,32 @@
+"""What Linux tells about processes, and the promise that none outlives its parent."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+from pathlib import Path
+
+PR_SET_PDEATHSIG = 1
+
+
+def die_with_parent(parent: int) -> None:
+    """Has the kernel SIGKILL this process when its parent ends, however the parent ends.
+
+    Args:
+        parent: the process that started this one. If it has gone already, the signal will never come
+            (this process was handed to another parent), so this process ends at once.
+    """
+    ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(1)
+
+
+def process_state(pid: int) -> str | None:
+    """The one-letter state of ``ps`` (R, S, D, T, Z, ...), or None where there is no such process."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return None
+    # The name before it is in brackets and may hold anything, spaces and brackets too.
+    return stat.rpartition(")")[2].split()[0]

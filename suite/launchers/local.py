@@ -1,0 +1,124 @@
+"""All ranks on this machine: T fresh processes, watched, and none left behind."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+from suite.errors import ErrorReport
+from suite.job import Job, RankOutput, output_file
+from suite.launchers.base import Progress
+from suite.launchers.rank_process import RankProcess, RankStatus
+from suite.launchers.supervisor import end, supervise
+from suite.launchers.variables import PARENT_PID, STORE_FD
+from suite.record import LaunchRecord
+from suite.spec import RunSpec
+
+LOOPBACK = "127.0.0.1"
+
+
+class LocalLauncher:
+    """See ``Launcher``. The ranks also end when the thread that launched them does."""
+
+    def launch(
+        self, run: RunSpec, index: int, folder: Path, on_progress: Callable[[Progress], None]
+    ) -> LaunchRecord:
+        """See ``Launcher``."""
+        started = datetime.now(UTC).isoformat(timespec="seconds")
+        begin = time.monotonic()
+        exchange = (folder / f"launch{index}").resolve()
+        exchange.mkdir(parents=True)
+        try:
+            job_file = exchange / "job.json"
+            job = Job(run=run, launch=index, output=exchange)
+            job_file.write_text(job.model_dump_json(), encoding="utf-8")
+            ranks: list[RankProcess] = []
+            try:
+                error = _start(ranks, run.layout.world_size, index, folder, job_file)
+                if error is None:
+                    error = supervise(ranks, index, run.stall_timeout_s, on_progress)
+            finally:
+                end(ranks)
+            outputs = [] if error else _read_outputs(exchange, run.layout.world_size)
+        finally:
+            shutil.rmtree(exchange)
+        return _record(index, started, time.monotonic() - begin, outputs, error)
+
+
+def _record(
+    index: int, started: str, duration_s: float, outputs: list[RankOutput], error: ErrorReport | None
+) -> LaunchRecord:
+    if error is not None:
+        return LaunchRecord(index=index, started=started, duration_s=duration_s, status="failed", error=error)
+    return LaunchRecord(
+        index=index,
+        started=started,
+        duration_s=duration_s,
+        status="complete",
+        ranks=tuple(output.record for output in outputs),
+        quality=outputs[0].quality,
+        data=outputs[0].data,
+    )
+
+
+def _read_outputs(exchange: Path, world_size: int) -> list[RankOutput]:
+    files = (output_file(exchange, rank) for rank in range(world_size))
+    return [RankOutput.model_validate_json(file.read_text(encoding="utf-8")) for file in files]
+
+
+def _start(
+    ranks: list[RankProcess], world_size: int, index: int, folder: Path, job_file: Path
+) -> ErrorReport | None:
+    """Starts the ranks and appends each to ``ranks`` at once, so that none is lost when a later one fails."""
+    logs = Path("logs") / f"launch{index}"
+    try:
+        (folder / logs).mkdir(parents=True, exist_ok=True)
+        # The store's socket listens before any rank is there and is handed to rank 0: its port cannot be
+        # taken by another process in between, and ranks that come first need not wait for rank 0.
+        with socket.create_server((LOOPBACK, 0), backlog=max(128, world_size)) as store:
+            for rank in range(world_size):
+                log = logs / f"rank{rank}.log"
+                now = time.monotonic()
+                ranks.append(
+                    RankProcess(
+                        RankStatus(rank, str(log), heard_at=now, advanced_at=now),
+                        folder / log,
+                        ["suite.worker", str(job_file)],
+                        _environment(rank, world_size, store),
+                        pass_fds=(store.fileno(),) if rank == 0 else (),
+                    )
+                )
+    except OSError as error:
+        return ErrorReport(
+            kind="launch_failed",
+            message=f"Rank {len(ranks)} could not be started: {error}",
+            remedy="Look at free memory and disk, and at the limits of open files and processes (ulimit).",
+            rank=len(ranks),
+        )
+    return None
+
+
+def _environment(rank: int, world_size: int, store: socket.socket) -> dict[str, str]:
+    threads = max(1, len(os.sched_getaffinity(0)) // world_size)
+    environment = {
+        # All ranks are here, so gloo need not look up this host's name, which may lead elsewhere.
+        "GLOO_SOCKET_IFNAME": "lo",
+        **os.environ,
+        "RANK": str(rank),
+        "WORLD_SIZE": str(world_size),
+        "LOCAL_RANK": str(rank),
+        "LOCAL_WORLD_SIZE": str(world_size),
+        "MASTER_ADDR": LOOPBACK,
+        "MASTER_PORT": str(store.getsockname()[1]),
+        "OMP_NUM_THREADS": str(threads),
+        "PYTHONUNBUFFERED": "1",
+        PARENT_PID: str(os.getpid()),
+    }
+    if rank == 0:
+        environment[STORE_FD] = str(store.fileno())
+    return environment

@@ -1,0 +1,133 @@
+"""Which rank ended a launch: a pure function of what is known of each.
+
+One rank fails and the others fail after it, mostly with a lost connection or a timeout, and often their
+word comes first. So evidence is weighed before time: what a rank did by itself (it raised, it exited, it
+was killed, it stopped) comes before what happened to it in a collective, and a rank that says nothing
+while others waited for it comes before those that waited.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Sequence
+
+from suite.errors import ErrorReport
+from suite.launchers.deadlines import STOPPED_S
+from suite.launchers.rank_process import RankStatus
+from suite.launchers.reporter import position_text
+
+
+def fell_by_itself(status: RankStatus) -> bool:
+    """Whether the rank failed or ended in a way of its own."""
+    if status.failure is not None:
+        return not status.failure.communication
+    return status.exit_code is not None and not _finished(status) and not _watchdog(status)
+
+
+def fell_with_another(status: RankStatus) -> bool:
+    """Whether a collective failed under it, as it does when another rank is gone or late."""
+    if status.failure is not None:
+        return status.failure.communication
+    return _watchdog(status)
+
+
+def is_stopped(status: RankStatus, now: float) -> bool:
+    """Whether its process is stopped, and has been for long enough to be no passing matter."""
+    return status.is_alive and status.state == "T" and now - status.heard_at > STOPPED_S
+
+
+def root_cause(ranks: Sequence[RankStatus], now: float) -> ErrorReport:
+    """The error of a launch that has to be ended at time ``now``."""
+    if fallen := [r for r in ranks if fell_by_itself(r)]:
+        return _fall(min(fallen, key=_fell_at))
+    if stopped := [r for r in ranks if is_stopped(r, now)]:
+        return _stalled(stopped[0], now)
+    suffered = [r for r in ranks if fell_with_another(r)]
+    silent = [r for r in ranks if r.is_alive]
+    if not silent:
+        return _fall(min(suffered, key=_fell_at))
+    named = _waited_for(silent)
+    return _stalled(named, now) if named is not None else _all_stalled(silent)
+
+
+def _finished(status: RankStatus) -> bool:
+    return status.exit_code == 0 and status.finished_at is not None
+
+
+def _watchdog(status: RankStatus) -> bool:
+    # NCCL's watchdog ends a rank whose collective timed out or lost its peer by abort().
+    return status.exit_code == -signal.SIGABRT and status.failure is None
+
+
+def _fell_at(status: RankStatus) -> float:
+    times = [t for t in (status.failed_at, status.exited_at) if t is not None]
+    return min(times)
+
+
+def _where(status: RankStatus) -> str:
+    return position_text(status.phase, status.step, status.steps)
+
+
+def _waited_for(silent: Sequence[RankStatus]) -> RankStatus | None:
+    """Of the ranks that are alive and do not get further, the one that the others wait for, if it shows.
+
+    One that is behind the others; or, where all are in the same step, the only one that is outside
+    torch: the others wait inside a collective.
+    """
+    behind = [r for r in silent if r.position == min(s.position for s in silent)]
+    if len(behind) > 1:
+        behind = [r for r in behind if "/torch/" not in r.frame and "/torchrec/" not in r.frame]
+    return behind[0] if len(behind) == 1 else None
+
+
+def _fall(status: RankStatus) -> ErrorReport:
+    if status.failure is not None:
+        return status.failure.report.model_copy(update={"log": status.log})
+    code = status.exit_code
+    assert code is not None
+    if code >= 0:
+        return ErrorReport(
+            kind="rank_exited",
+            rank=status.rank,
+            message=f"Rank {status.rank} exited with code {code}, last heard {_where(status)}.",
+            remedy="Its log has what it printed; look for a call that ends the process.",
+            log=status.log,
+        )
+    name = signal.Signals(-code).name
+    guess = ", possibly because the host ran out of memory" if code == -signal.SIGKILL else ""
+    return ErrorReport(
+        kind="rank_killed",
+        rank=status.rank,
+        message=f"Rank {status.rank} was killed by {name}{guess}, last heard {_where(status)}.",
+        remedy="Look at the kernel's log (dmesg) and at the limits of the container or job."
+        if guess
+        else "Its log may have the stack it was killed in.",
+        log=status.log,
+    )
+
+
+def _stalled(status: RankStatus, now: float) -> ErrorReport:
+    silent_s = now - status.heard_at
+    if status.state == "T":
+        message = f"Rank {status.rank} is stopped (process state T), last heard {_where(status)}."
+        remedy = "Look for what stopped it: SIGSTOP, job control or a debugger."
+    elif silent_s > STOPPED_S:
+        message = (
+            f"Rank {status.rank} has not been heard for {silent_s:.0f} s (process state {status.state}), "
+            f"last {_where(status)}."
+        )
+        remedy = "State D means waiting for a disk or a device. Its log has its stack."
+    else:
+        message = f"Rank {status.rank} made no progress {_where(status)}; it is in {status.frame}."
+        remedy = "Its log has its stack. Raise --stall-timeout if it only needs longer."
+    return ErrorReport(kind="rank_stalled", rank=status.rank, message=message, remedy=remedy, log=status.log)
+
+
+def _all_stalled(silent: Sequence[RankStatus]) -> ErrorReport:
+    ranks = ", ".join(str(r.rank) for r in silent)
+    return ErrorReport(
+        kind="rank_stalled",
+        message=f"Ranks {ranks} all made no progress {_where(silent[0])}; which is to blame does not show.",
+        remedy="Compare the stacks in their logs: ranks may be in different collectives.",
+        log=silent[0].log.rpartition("/")[0],
+    )
