@@ -1,0 +1,1 @@
+"""What is run: workload specs (one file each in ``specs/``) and the data sources they name."""

@@ -1,0 +1,1 @@
+"""Data sources (see ``suite.data`` for the contract)."""
