@@ -1,0 +1,96 @@
+"""What ``--json`` says of one run. Figures are computed from the record here, not stored in it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from suite.cli.failures import located, relative
+from suite.metrics import METRICS
+from suite.record import LaunchRecord, RunRecord
+from suite.session import Outcome
+from suite.spec import RunSpec
+from suite.statistics import Interval, median_interval
+from suite.store import RECORD
+
+#: Every category of memory that a run can report; those it did not measure are null.
+MEMORY = (
+    "embedding_weights",
+    "embedding_optimizer_state",
+    "dense_parameters",
+    "dense_optimizer_state",
+    "gradients",
+    "activations",
+    "communication_buffers",
+    "other",
+    "allocated_peak",
+    "reserved_peak",
+    "process",
+)
+QUALITY = ("auc", "normalized_entropy", "log_loss")
+
+
+def summary(record: RunRecord | None, metric: str) -> Interval | None:
+    """A metric's median over launches with its interval; None where no launch measured it."""
+    if record is None or metric not in METRICS:
+        return None
+    return median_interval(METRICS[metric].values(record))
+
+
+def run_body(run: RunSpec, record: RunRecord | None, path: Path | None) -> dict[str, Any]:
+    """The document of one run, without what all documents share. Absent figures are null."""
+    finished = [x for x in record.launches if x.status == "complete"] if record is not None else []
+
+    def figure(metric: str) -> dict[str, Any] | None:
+        found = summary(record, metric)
+        return None if found is None else found.model_dump()
+
+    def median(metric: str) -> float | None:
+        found = summary(record, metric)
+        return None if found is None else found.median
+
+    memory = {category: median(f"memory.{category}") for category in MEMORY}
+    return {
+        "record": None if path is None else relative(path / RECORD),
+        "run_id": None if record is None else record.run_id,
+        "status": "failed" if record is None else record.status,
+        "workload": run.workload.name,
+        "spec_hash": run.workload.spec_hash,
+        "implementation": run.implementation,
+        "world_size": run.layout.world_size,
+        "replica_groups": run.layout.replica_groups,
+        "placement": run.layout.placement,
+        "sync": run.sync,
+        "scaling": run.scaling,
+        "global_batch": run.global_batch,
+        "provenance": "measured" if record is None else record.provenance,
+        "launches": len(finished),
+        "samples_per_s": figure("samples_per_s"),
+        "step_ms": figure("step_ms"),
+        "components": None,
+        "rollups": None,
+        "memory": {k: None if v is None else round(v) for k, v in memory.items()},
+        "collectives": _collectives(finished),
+        "bytes": median("bytes"),
+        "wire_bytes": median("wire_bytes"),
+        "calls": median("calls"),
+        "quality": {name: median(name) for name in QUALITY},
+        "trace": None,
+        "error": None if record is None else located(record.error, path),
+    }
+
+
+def outcome_body(outcome: Outcome) -> dict[str, Any]:
+    """The document of one configuration of a sweep, with its own flags."""
+    body = run_body(outcome.run, outcome.record, outcome.path)
+    flags = [] if outcome.record is None else list(outcome.record.environment.flags)
+    return body | {"error": located(outcome.error, outcome.path), "environment": {"flags": flags}}
+
+
+def _collectives(finished: list[LaunchRecord]) -> list[dict[str, Any]] | None:
+    """What the rank that puts most on the wire sent in the last counted step of the first launch."""
+    counted = [rank.collectives[-1] for rank in finished[0].ranks if rank.collectives] if finished else []
+    if not counted:
+        return None
+    busiest = max(counted, key=lambda step: sum(c.wire_bytes for c in step.collectives))
+    return [collective.model_dump() for collective in busiest.collectives]

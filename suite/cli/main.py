@@ -1,0 +1,70 @@
+"""``sparse2d``: parses, runs one verb, and turns whatever fails into one message and an exit code.
+
+Exit codes: 0 fine; 1 a verdict failed; 2 bad input or environment; 3 the run failed; 130 Ctrl-C.
+"""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from collections.abc import Sequence
+
+import typer
+from rich.console import Console
+
+from suite.cli import compare, doctor, reproduce, run, sweep, workloads
+from suite.cli.failures import located, relative, report_of, show_error
+from suite.cli.verb import print_document
+from suite.session import Interrupted
+from suite.store import RECORD
+
+app = typer.Typer(
+    name="sparse2d",
+    help="Reproducibility benchmark suite for 2D sparse parallelism of recommendation models.",
+    add_completion=False,
+    rich_markup_mode=None,
+)
+app.command("doctor")(doctor.doctor)
+app.add_typer(workloads.app, name="workloads")
+app.command("run")(run.run)
+app.command("sweep")(sweep.sweep)
+app.command("compare")(compare.compare)
+app.command("reproduce")(reproduce.reproduce)
+
+
+def execute(arguments: Sequence[str]) -> int:
+    """Runs one command line and returns its exit code."""
+    command = typer.main.get_command(app)
+    try:
+        with command.make_context("sparse2d", list(arguments)) as context:
+            return int(command.invoke(context))
+    except typer.Exit as leave:
+        return leave.exit_code
+    except (Exception, KeyboardInterrupt) as error:
+        return _fail(error, arguments)
+
+
+def _fail(error: BaseException, arguments: Sequence[str]) -> int:
+    report, code = report_of(error, arguments)
+    folder = error.path if isinstance(error, Interrupted) else None
+    if "--debug" in arguments:
+        traceback.print_exception(error)
+    if "--json" in arguments:
+        kept = {"record": relative(folder / RECORD)} if folder is not None else {}
+        verb = next((a for a in arguments if not a.startswith("-")), None)
+        print_document(verb, kept | {"error": located(report, folder)}, code)
+    else:
+        console = Console(stderr=True, highlight=False)
+        show_error(report, console)
+        if folder is not None:
+            console.print(f"Record: {relative(folder / RECORD)}", soft_wrap=True)
+    return code
+
+
+def main() -> None:
+    """The entry point of ``sparse2d`` and of ``python -m suite.cli.main``."""
+    sys.exit(execute(sys.argv[1:]))
+
+
+if __name__ == "__main__":
+    main()

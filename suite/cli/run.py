@@ -1,0 +1,70 @@
+"""``sparse2d run``: one configuration."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from suite.catalog import load_workload
+from suite.cli.documents import run_body
+from suite.cli.failures import RUN_FAILED, relative, show_error
+from suite.cli.options import RunOptions
+from suite.cli.progress import shown
+from suite.cli.tables import show_runs
+from suite.cli.verb import Result, verb
+from suite.session import Outcome, open_launcher, run_one
+from suite.store import RECORD
+
+Workload = Annotated[
+    str,
+    typer.Argument(metavar="WORKLOAD", help="A name (`sparse2d workloads`), module:function or file.toml."),
+]
+
+
+@verb("run")
+def run(
+    workload: Workload,
+    options: RunOptions,
+    world_size: Annotated[int, typer.Option(help="T, the number of ranks.")] = 1,
+    replica_groups: Annotated[int, typer.Option(help="M, the number of replica groups; 1 is plain 1D.")] = 1,
+) -> Result:
+    """Train one configuration and keep its record.
+
+    \b
+    Examples:
+      sparse2d run smoke
+      sparse2d run movielens_100k --world-size 4 --replica-groups 2
+      sparse2d run my_tables.toml --world-size 2 --launches 5 --json
+      sparse2d run smoke --implementation my_package.my_file:MyImplementation
+    """
+    spec = options.build(load_workload(workload, options.data), world_size, replica_groups)
+    console = Console(stderr=True, highlight=False)
+    with shown([spec], console) as report:
+        record, path = run_one(spec, options.runs, open_launcher(spec.launcher), partial(report, 0))
+    outcome = Outcome(spec, record, path, record.error)
+
+    def show(out: Console) -> None:
+        if any(launch.status == "complete" for launch in record.launches):
+            show_runs([outcome], out)
+        if record.error is not None:
+            show_failure(outcome, console)
+        out.print(f"Record: {relative(path / RECORD)}", soft_wrap=True)
+
+    return Result(
+        run_body(spec, record, path),
+        show,
+        exit_code=0 if record.status == "complete" else RUN_FAILED,
+        flags=record.environment.flags,
+    )
+
+
+def show_failure(outcome: Outcome, console: Console) -> None:
+    """The error of a run that failed, with its log as a path from the working folder."""
+    report = outcome.error
+    assert report is not None
+    if report.log is not None and outcome.path is not None:
+        report = report.model_copy(update={"log": relative(outcome.path / report.log)})
+    show_error(report, console)

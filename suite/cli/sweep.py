@@ -1,0 +1,87 @@
+"""``sparse2d sweep``: world sizes times replica groups, one record each, one table a workload."""
+
+from __future__ import annotations
+
+from itertools import groupby
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from suite import session
+from suite.catalog import load_workload
+from suite.cli.documents import outcome_body, summary
+from suite.cli.failures import RUN_FAILED, relative
+from suite.cli.options import RunOptions, whole_numbers
+from suite.cli.progress import shown
+from suite.cli.run import show_failure
+from suite.cli.tables import label, number, show_runs
+from suite.cli.verb import Result, verb
+from suite.errors import ConfigError
+from suite.store import RECORD
+
+
+@verb("sweep")
+def sweep(
+    workloads: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="WORKLOAD...", help="Names (`sparse2d workloads`), module:function or files.toml."
+        ),
+    ],
+    options: RunOptions,
+    world_sizes: Annotated[str, typer.Option(metavar="T,...", help="World sizes.")] = "1,2,4",
+    replica_groups: Annotated[
+        str,
+        typer.Option(metavar="M,...", help="Numbers of replica groups; each at the world sizes it divides."),
+    ] = "1,2,4",
+) -> Result:
+    """Train every world size with every number of replica groups that divides it.
+
+    M = 1 runs on TorchRec's own 1D (baseline_1d), M > 1 on --implementation, so that the table shows 2D
+    beside 1D. All configurations are checked before the first is launched; one that fails is reported and the
+    others go on. Exit code 3 if any failed.
+
+    \b
+    Examples:
+      sparse2d sweep dlrm_small
+      sparse2d sweep movielens_100k dlrm_small --launches 5
+      sparse2d sweep dlrm_small --world-sizes 2,4 --replica-groups 1,2
+      sparse2d sweep dlrm_small --scaling weak --json > sweep.json
+    """
+    sizes = whole_numbers(world_sizes, "world_sizes"), whole_numbers(replica_groups, "replica_groups")
+    if len(set(workloads)) < len(workloads):
+        raise ConfigError("workload", workloads, "a workload is named twice.", "Name each workload once.")
+    specs = [load_workload(name, options.data) for name in workloads]
+    runs = [run for spec in specs for run in session.plan_sweep(options.build(spec), *sizes)]
+    console = Console(stderr=True, highlight=False)
+
+    def tell(index: int, outcome: session.Outcome) -> None:
+        speed = summary(outcome.record, "samples_per_s")
+        console.print(
+            f"[{index + 1}/{len(runs)}] {outcome.run.workload.name} {label(outcome.run)}: "
+            + (f"{number(speed.median)} samples/s" if speed is not None else "failed")
+            + (f"  {relative(outcome.path / RECORD)}" if outcome.path is not None else ""),
+            markup=False,
+            soft_wrap=True,
+        )
+        if outcome.error is not None:
+            show_failure(outcome, console)
+
+    launcher = session.open_launcher(runs[0].launcher)
+    with shown(runs, console) as report:
+        outcomes = session.sweep(runs, options.runs, launcher, report, tell)
+
+    def show(out: Console) -> None:
+        for _, of_workload in groupby(outcomes, key=lambda outcome: outcome.run.workload):
+            out.print()
+            show_runs(list(of_workload), out)
+
+    failed = any(outcome.error is not None for outcome in outcomes)
+    flags = dict.fromkeys(f for o in outcomes if o.record is not None for f in o.record.environment.flags)
+    return Result(
+        {"runs": [outcome_body(outcome) for outcome in outcomes]},
+        show,
+        exit_code=RUN_FAILED if failed else 0,
+        flags=tuple(flags),
+    )
