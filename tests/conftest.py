@@ -1,0 +1,18 @@
+"""Fixtures that all tests share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tests.helpers.distributed import World
+
+
+@pytest.fixture(scope="session")
+def world() -> Iterator[Callable[[int], World]]:
+    """``world(T)``: T ranks in one process group, kept for the session."""
+    worlds: dict[int, World] = {}
+    yield lambda size: worlds.setdefault(size, World(size))
+    for started in worlds.values():
+        started.close()

@@ -1,0 +1,72 @@
+"""Commands shown in the documentation are run; links in it lead somewhere.
+
+The ``sh`` blocks of a page are one shell script: what a page shows must work in the order in which it shows
+it. ``make`` lines are not run here (``make test`` would run this test); their targets must exist.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGES = sorted(
+    page
+    for page in [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("*/README.md")]
+    if not page.parts[-2].startswith(".")
+)
+BLOCK = re.compile(r"^```sh\n(.*?)^```", re.MULTILINE | re.DOTALL)
+#: Lines that a reader runs once, outside of what a page shows.
+SETTING = re.compile(r"^\s*(make\b|\. \.venv|git clone|cd )")
+
+
+def lines_of(page: Path) -> list[str]:
+    return [line for block in BLOCK.findall(page.read_text()) for line in block.splitlines()]
+
+
+def named(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+@pytest.mark.parametrize("page", [p for p in PAGES if lines_of(p)], ids=named)
+def test_commands_run(page: Path, tmp_path: Path) -> None:
+    script = "\n".join(line for line in lines_of(page) if not SETTING.match(line))
+    if not script.strip():
+        pytest.skip("shows set-up only")
+    # Paths on the page are relative to the repository; records must not go there.
+    for name in ("workloads", "docs", "reference_impl"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    commands = tmp_path / "bin"
+    commands.mkdir()
+    (commands / "sparse2d").write_text(f'#!/bin/sh\nexec {sys.executable} -m suite.cli.main "$@"\n')
+    (commands / "sparse2d").chmod(0o755)
+    (commands / "python").symlink_to(sys.executable)
+    done = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", script],
+        cwd=tmp_path,
+        env=os.environ | {"PATH": f"{commands}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=600,
+    )
+    assert done.returncode == 0, f"{script}\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=named)
+def test_make_targets_exist(page: Path) -> None:
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    shown = set(
+        re.findall(r"\bmake ([a-z-]+)\b", " ".join(re.findall(r"`[^`]+`|^make.*$", page.read_text(), re.M)))
+    )
+    assert shown <= targets
+
+
+@pytest.mark.parametrize("page", PAGES, ids=named)
+def test_links_lead_somewhere(page: Path) -> None:
+    links = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text())
+    assert [link for link in links if not (page.parent / link).exists()] == []

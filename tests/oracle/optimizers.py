@@ -1,0 +1,52 @@
+"""Optimizers by hand, on whole tensors and dense gradients.
+
+An untouched row has gradient zero, and every formula leaves such a row as it was.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+
+@dataclass(frozen=True)
+class TableOptimizer:
+    """What happens to one copy of a table.
+
+    Attributes:
+        kind: "sgd" or "rowwise_adagrad".
+        learning_rate: eta.
+        eps: outside the root.
+        c: momentum scaling: divides the second moment in the step, not in the state. 1 is none.
+    """
+
+    kind: str
+    learning_rate: float
+    eps: float = 0.0
+    c: float = 1.0
+
+    def step(self, weight: torch.Tensor, moment: torch.Tensor, gradient: torch.Tensor) -> None:
+        """Updates weight [rows, D] and the row-wise second moment v [rows] in place."""
+        if self.kind == "sgd":
+            weight -= self.learning_rate * gradient
+            return
+        moment += gradient.square().mean(dim=1)
+        weight -= self.learning_rate * gradient / (torch.sqrt(moment / self.c) + self.eps).unsqueeze(1)
+
+
+@dataclass(frozen=True)
+class DenseOptimizer:
+    """What happens to a dense parameter: "sgd", or "adagrad" with a second moment an element."""
+
+    kind: str
+    learning_rate: float
+    eps: float = 1e-10
+
+    def step(self, weight: torch.Tensor, moment: torch.Tensor, gradient: torch.Tensor) -> None:
+        """Updates both in place."""
+        if self.kind == "sgd":
+            weight -= self.learning_rate * gradient
+            return
+        moment += gradient.square()
+        weight -= self.learning_rate * gradient / (torch.sqrt(moment) + self.eps)

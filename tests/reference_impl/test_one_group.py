@@ -1,0 +1,30 @@
+"""2D with one group IS 1D: the same bits as TorchRec's own path, in every loss, weight and moment."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+
+from tests.helpers.training import LEARNING_RATE, SHARDING, Case, Trained
+
+CASES = [
+    Case(t, sharding, optimizer=o, scale=4.0 if o.startswith("momentum") else None)
+    for t in (1, 2, 4)
+    for sharding in SHARDING
+    for o in LEARNING_RATE
+]
+# With one group both placements number the ranks alike.
+CASES += [Case(t, "mixed", placement="contiguous") for t in (1, 2, 4)]
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_one_group_gives_the_bits_of_1d(case: Case, trained: Callable[[Case], list[Trained]]) -> None:
+    in_1d = trained(case.but(implementation="baseline_1d", placement="interleaved"))
+    for ours, theirs in zip(trained(case), in_1d, strict=True):
+        assert ours.losses == theirs.losses
+        assert ours.digests == theirs.digests
+        assert ours.final.keys() == theirs.final.keys()
+        for name, tensor in ours.final.items():
+            assert torch.equal(tensor, theirs.final[name]), name

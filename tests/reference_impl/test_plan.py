@@ -1,0 +1,142 @@
+"""The plan of one sharding group, and its move onto a group's global ranks."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torchrec.distributed.embeddingbag import EmbeddingBagCollectionSharder
+from torchrec.distributed.types import ParameterSharding, ShardingPlan
+
+from reference_impl.dlrm import Table, embedding_collection
+from reference_impl.errors import InvalidConfiguration
+from reference_impl.layout import PLACEMENTS, Placement, RankLayout
+from reference_impl.plan import ShardingType, embedding_collections, move_to_group, plan_one_group
+
+CPU = torch.device("cpu")
+TABLES = [
+    Table("wide", 100, 8, ("a",)),
+    Table("large", 90, 8, ("b",)),
+    Table("middle", 60, 8, ("c",)),
+    Table("little", 40, 8, ("d",)),
+    Table("tiny", 30, 8, ("e",)),
+]
+
+
+def _plan(group_size: int, **sharding: ShardingType) -> ShardingPlan:
+    """Row-wise where said, else table-wise."""
+    model = torch.nn.Module()
+    model.tables = embedding_collection(TABLES)
+    kinds: dict[str, ShardingType] = {t.name: sharding.get(t.name, "table_wise") for t in TABLES}
+    return plan_one_group(model, kinds, group_size, EmbeddingBagCollectionSharder(), CPU)
+
+
+def _table(plan: ShardingPlan, name: str) -> ParameterSharding:
+    return plan.plan["tables"][name]
+
+
+def _shards(plan: ShardingPlan, name: str) -> list[tuple[str, list[int], list[int]]]:
+    """Placement, offsets and sizes of a table's shards."""
+    return [
+        (str(s.placement), s.shard_offsets, s.shard_sizes) for s in _table(plan, name).sharding_spec.shards
+    ]
+
+
+def test_under_2d_the_plan_spans_one_group_and_not_the_world() -> None:
+    """T = 8, M = 2: the plan is for N = 4 ranks."""
+    plan = _plan(RankLayout(8, 2).group_size, wide="row_wise")
+    ranks = {rank for t in TABLES for rank in _table(plan, t.name).ranks}
+    assert ranks == {0, 1, 2, 3}
+    assert [(offsets, sizes) for _, offsets, sizes in _shards(plan, "wide")] == [
+        ([0, 0], [25, 8]),
+        ([25, 0], [25, 8]),
+        ([50, 0], [25, 8]),
+        ([75, 0], [25, 8]),
+    ]
+
+
+@pytest.mark.parametrize("placement", PLACEMENTS)
+@pytest.mark.parametrize("sharding", ["table_wise", "row_wise"])
+def test_a_plan_made_for_the_world_is_refused(placement: Placement, sharding: ShardingType) -> None:
+    """T = 8, M = 2: a plan made for 8 ranks reaches ranks that a group's all-to-all cannot."""
+    for_the_world = _plan(8, **{t.name: sharding for t in TABLES})
+    with pytest.raises(InvalidConfiguration, match=r"Plan for N = T / M = 4 ranks, not for T = 8") as error:
+        move_to_group(for_the_world, RankLayout(8, 2, placement), 0, CPU)
+    assert error.value.field.startswith("plan.")
+    assert set(error.value.value) <= {4, 5, 6, 7}  # type: ignore[call-overload]
+
+
+@pytest.mark.parametrize(
+    ("placement", "group", "ranks"),
+    [
+        ("interleaved", 0, [0, 2, 4, 6]),
+        ("interleaved", 1, [1, 3, 5, 7]),
+        ("contiguous", 0, [0, 1, 2, 3]),
+        ("contiguous", 1, [4, 5, 6, 7]),
+    ],
+)
+def test_moving_replaces_positions_by_the_global_ranks_of_the_group(
+    placement: Placement, group: int, ranks: list[int]
+) -> None:
+    plan = _plan(4, wide="row_wise")
+    moved = move_to_group(plan, RankLayout(8, 2, placement), group, CPU)
+    assert _table(moved, "wide").ranks == ranks
+    # No device index on CPU: FBGEMM's optimizer wrapper refuses "cpu:0".
+    assert [where for where, _, _ in _shards(moved, "wide")] == [f"rank:{r}/cpu" for r in ranks]
+    # Largest first: large, middle, little, tiny go to positions 0, 1, 2, 3.
+    assert [_table(moved, t).ranks for t in ("large", "middle", "little", "tiny")] == [[r] for r in ranks]
+
+
+def test_moving_leaves_the_plan_and_its_sizes_alone() -> None:
+    plan, again = _plan(4, wide="row_wise"), _plan(4, wide="row_wise")
+    moved = move_to_group(plan, RankLayout(8, 2), 1, CPU)
+    for table in TABLES:
+        assert _shards(plan, table.name) == _shards(again, table.name)
+        assert [s[1:] for s in _shards(moved, table.name)] == [s[1:] for s in _shards(plan, table.name)]
+
+
+@pytest.mark.parametrize(
+    ("placement", "devices"),
+    [
+        ("interleaved", ["rank:1/cuda:1", "rank:3/cuda:3", "rank:5/cuda:1", "rank:7/cuda:3"]),
+        ("contiguous", ["rank:4/cuda:0", "rank:5/cuda:1", "rank:6/cuda:2", "rank:7/cuda:3"]),
+    ],
+)
+def test_on_gpus_a_shard_is_on_its_ranks_own_device(
+    placement: Placement, devices: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two hosts of four GPUs, group 1 of 2."""
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "4")
+    model = torch.nn.Module()
+    model.tables = embedding_collection(TABLES)
+    cuda = torch.device("cuda")
+    plan = plan_one_group(
+        model, {t.name: "row_wise" for t in TABLES}, 4, EmbeddingBagCollectionSharder(), cuda
+    )
+    moved = move_to_group(plan, RankLayout(8, 2, placement), 1, cuda)
+    assert [where for where, _, _ in _shards(moved, "wide")] == devices
+
+
+def test_table_wise_tables_go_largest_first_to_the_least_loaded_rank() -> None:
+    plan = _plan(2)
+    # Bytes in units of a row: wide 100 -> 0; large 90 -> 1; middle 60 -> 1 (150); little 40 -> 0 (140);
+    # tiny 30 -> 0 (170).
+    assert {t.name: _table(plan, t.name).ranks for t in TABLES} == {
+        "wide": [0],
+        "large": [1],
+        "middle": [1],
+        "little": [0],
+        "tiny": [0],
+    }
+
+
+def test_every_table_runs_on_the_fused_kernel() -> None:
+    """The dense kernel, TorchRec's default on CPU, would leave the optimizer out of the backward."""
+    plan = _plan(2, wide="row_wise")
+    assert {_table(plan, t.name).compute_kernel for t in TABLES} == {"fused"}
+
+
+def test_collections_are_found_by_their_path() -> None:
+    outer = torch.nn.Module()
+    outer.tower = torch.nn.Module()
+    outer.tower.tables = embedding_collection(TABLES)
+    assert list(embedding_collections(outer)) == ["tower.tables"]

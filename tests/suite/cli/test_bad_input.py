@@ -1,0 +1,160 @@
+"""Wrong command lines: one clear error each, exit code 2, and nothing made or launched."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.suite.cli.conftest import OTHER, TINY
+
+WRONG = [
+    # command line, field, value, a word of the message
+    ([], "command line", "", "Missing command"),
+    (["fly"], "command line", "fly", "No such command"),
+    (["workloads", "hide"], "command line", "workloads hide", "No such command"),
+    (["run"], "workload", None, "missing"),
+    (["run", TINY, "another"], "command line", f"run {TINY} another", "unexpected extra argument"),
+    (["run", TINY, "--wolrd-size", "2"], "--wolrd-size", "2", "No such option"),
+    (["run", TINY, "--world-size", "two"], "--world-size", "two", "integer"),
+    (["run", TINY, "--world-size=1.5"], "--world-size", "1.5", "integer"),
+    (["run", TINY, "--steps"], "--steps", None, "requires an argument"),
+    (["run", "no_such_workload"], "workload", "no_such_workload", ""),
+    (["run", "no/such/file.toml"], "workload", "no/such/file.toml", ""),
+    (["run", "no_module:function"], "workload", "no_module:function", "No module named"),
+    (
+        ["run", "tests.helpers.records:no_function"],
+        "workload",
+        "tests.helpers.records:no_function",
+        "no_function",
+    ),
+    (["run", TINY, "--world-size", "0"], "layout.world_size", 0, "greater than or equal to 1"),
+    (["run", TINY, "--world-size", "-2"], "layout.world_size", -2, "greater than or equal to 1"),
+    (
+        ["run", TINY, "--world-size", "4", "--replica-groups", "3"],
+        "layout.replica_groups",
+        3,
+        "cannot be split",
+    ),
+    (["run", TINY, "--replica-groups", "0"], "layout.replica_groups", 0, "greater than or equal to 1"),
+    (["run", TINY, "--placement", "random"], "layout.placement", "random", "interleaved"),
+    (["run", TINY, "--sync", "sparse"], "sync", "sparse", "dense"),
+    (["run", TINY, "--implementation", "mine"], "implementation", "mine", "no such implementation"),
+    (
+        ["run", TINY, "--implementation", "json:dumps"],
+        "implementation",
+        "json:dumps",
+        "not an Implementation",
+    ),
+    (
+        ["run", TINY, "--world-size", "2", "--replica-groups", "2", "--implementation", "baseline_1d"],
+        "layout.replica_groups",
+        2,
+        "one only",
+    ),
+    (["run", TINY, "--optimizer", "adam"], "optimizer.name", "adam", "rowwise_adagrad"),
+    (["run", TINY, "--learning-rate", "-0.1"], "optimizer.learning_rate", -0.1, "greater than 0"),
+    (["run", TINY, "--learning-rate", "nan"], "optimizer.learning_rate", "nan", "finite"),
+    (["run", TINY, "--eps", "0"], "optimizer.eps", 0.0, "greater than 0"),
+    (["run", TINY, "--scale", "4"], "optimizer.scale", 4.0, "has no momentum scale"),
+    (["run", TINY, "--dense-optimizer", "lamb"], "optimizer.dense.name", "lamb", "adagrad"),
+    (["run", TINY, "--sharding", "diagonal"], "sharding", "diagonal", "no sharding type"),
+    (["run", TINY, "--sharding", "table_wise,people"], "sharding", "table_wise,people", "TABLE=TYPE"),
+    (
+        ["run", TINY, "--sharding", "table_wise,people=row_wise,people=row_wise"],
+        "sharding",
+        "table_wise,people=row_wise,people=row_wise",
+        "again",
+    ),
+    (
+        ["run", TINY, "--sharding", "table_wise,nobody=row_wise"],
+        "layout.sharding_by_table",
+        "nobody",
+        "no such table",
+    ),
+    (
+        ["run", TINY, "--sharding", "row_wise", "--world-size", "4"],
+        "tables.products.rows",
+        3,
+        "without rows",
+    ),
+    (["run", TINY, "--scaling", "superb"], "scaling", "superb", "strong"),
+    (["run", TINY, "--steps", "2"], "steps", 2, "no step is left"),
+    (["run", TINY, "--launches", "0"], "launches", 0, "greater than or equal to 1"),
+    (["run", TINY, "--launcher", "slurm"], "launcher", "slurm", "local"),
+    (["run", TINY, "--seed", "-1"], "seed", -1, "greater than or equal to 0"),
+    (["run", TINY, "--device", "tpu"], "device", "tpu", "cpu"),
+    (["run", TINY, "--device", "cuda", "--world-size", "64"], "device", "cuda", "GPUs"),
+    (["run", TINY, "--stall-timeout", "0.1"], "stall_timeout_s", 0.1, "greater than or equal to 2"),
+    (["sweep"], "workloads", None, "missing"),
+    (["sweep", TINY, "--world-sizes", "1,two"], "world_sizes", "1,two", "whole numbers"),
+    (["sweep", TINY, "--world-sizes", ""], "world_sizes", "", "whole numbers"),
+    (["sweep", TINY, "--world-sizes", "2,2"], "world_sizes", 2, "twice"),
+    (["sweep", TINY, "--world-sizes", "2,4", "--replica-groups", "1,3"], "replica_groups", 3, "divides none"),
+    (["sweep", TINY, TINY], "workload", [TINY, TINY], "twice"),
+    # The second workload is wrong: the first must not have been launched.
+    (["sweep", TINY, "no_such_workload"], "workload", "no_such_workload", ""),
+    (["sweep", OTHER, "--implementation", "baseline_1d"], "layout.replica_groups", 2, "one only"),
+    (["compare", "a"], "after", None, "missing"),
+    (["compare", "a", "b"], "run", "a", "no such run"),
+    (["compare", "a", "b", "--allow", "everything"], "allow", "everything", "cannot be allowed"),
+    (["reproduce", "nothing"], "run", "nothing", "no such run"),
+    (["workloads", "show", "no_such_workload"], "workload", "no_such_workload", ""),
+]
+IDS = [" ".join(arguments) or "nothing" for arguments, *_ in WRONG]
+
+
+@pytest.mark.parametrize(("arguments", "field", "value", "words"), WRONG, ids=IDS)
+def test_in_words(arguments, field, value, words, cli, launched, tmp_path):
+    done = cli(*arguments)
+    assert done.code == 2
+    assert done.out == ""
+    assert sum(line.startswith("Error:") for line in done.err.splitlines()) == 1
+    assert done.err.startswith("Error: " + field)
+    assert words in done.err
+    assert "Remedy: " in done.err
+    assert "Traceback" not in done.err
+    assert launched == []
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(("arguments", "field", "value", "words"), WRONG[1:], ids=IDS[1:])
+def test_in_json(arguments, field, value, words, cli, launched, tmp_path):
+    done = cli(*arguments[:1], "--json", *arguments[1:])
+    error = done.document["error"]
+    assert (done.code, done.document["exit_code"]) == (2, 2)
+    assert done.document["verb"] == arguments[0]
+    assert error["field"] == field
+    if field != "command line":
+        assert error["value"] == value
+    assert words in error["message"]
+    assert error["remedy"]
+    assert error["kind"] in ("usage", "bad_input")
+    assert done.err == ""
+    assert launched == []
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_runs_that_cannot_be_written(cli, launched, tmp_path):
+    Path("runs").write_text("a file")
+    done = cli("run", TINY, "--json")
+    assert done.code == 2
+    assert done.document["error"]["field"] == "runs"
+    assert done.document["error"]["kind"] == "environment"
+    assert launched == []
+
+
+def test_a_defect_is_one_line_and_exit_code_3_with_a_traceback_on_request(cli, monkeypatch):
+    def broken(name: str, location: str | None) -> None:
+        raise RuntimeError("a bolt is loose")
+
+    monkeypatch.setattr("suite.cli.run.load_workload", broken)
+    done = cli("run", TINY)
+    assert done.code == 3
+    assert "RuntimeError: a bolt is loose" in done.err
+    assert "Traceback" not in done.err
+    done = cli("run", TINY, "--debug", "--json")
+    assert done.document["error"]["kind"] == "internal"
+    assert "Traceback" in done.err
+    assert json.loads(done.out)["exit_code"] == 3

@@ -1,0 +1,72 @@
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pytest
+
+from suite.launchers.base import Progress
+from suite.launchers.local import LocalLauncher
+from suite.record import LaunchRecord
+from tests.helpers.toy_run import toy_run
+
+
+@pytest.fixture(scope="module")
+def launched(tmp_path_factory: pytest.TempPathFactory) -> tuple[LaunchRecord, list[Progress], Path]:
+    """One launch of the toy on two ranks."""
+    folder = tmp_path_factory.mktemp("run")
+    told: list[Progress] = []
+    return LocalLauncher().launch(toy_run(), 3, folder, told.append), told, folder
+
+
+def test_the_record_is_whole(launched: tuple[LaunchRecord, list[Progress], Path]) -> None:
+    record, _, _ = launched
+    assert (record.index, record.status, record.error) == (3, "complete", None)
+    assert [r.rank for r in record.ranks] == [0, 1]
+    for rank in record.ranks:
+        assert (len(rank.loss), len(rank.warmup_step_ms), len(rank.step_ms)) == (6, 2, 4)
+        assert [c.step for c in rank.collectives] == [0, 1]
+        assert rank.device == "cpu"
+        assert rank.memory.dense_parameters == 4
+    assert record.duration_s > sum(record.ranks[0].step_ms) / 1e3
+
+
+def test_the_ranks_losses_average_to_the_global_loss(
+    launched: tuple[LaunchRecord, list[Progress], Path],
+) -> None:
+    # Before the first step the toy's logit is 0, so that the mean loss of any batch is ln 2, although the
+    # ranks hold 4 and 5 of the 9 samples. Tolerance: float32.
+    first = [rank.loss[0] for rank in launched[0].ranks]
+    assert sum(first) / 2 == pytest.approx(math.log(2), rel=1e-6)
+    assert first[0] != pytest.approx(first[1], rel=0.1)
+
+
+def test_quality_is_of_the_whole_split(launched: tuple[LaunchRecord, list[Progress], Path]) -> None:
+    quality = launched[0].quality
+    assert quality is not None
+    assert (quality.split, quality.samples) == ("the toy's own", 25)
+    assert quality.auc == 1.0, "the label is the sign of the only dense feature"
+    assert launched[0].data == {"fingerprint": "toy", "split": "the toy's own"}
+
+
+def test_progress_goes_through_the_phases(launched: tuple[LaunchRecord, list[Progress], Path]) -> None:
+    _, told, _ = launched
+    assert told[0] == Progress(3, "start", 0, 0)
+    phases = [p.phase for p in told]
+    assert phases == sorted(phases, key=["start", "build", "train", "evaluate"].index)
+    assert "train" in phases
+
+
+def test_only_logs_are_left_in_the_folder(launched: tuple[LaunchRecord, list[Progress], Path]) -> None:
+    folder = launched[2]
+    files = sorted(str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_file())
+    assert files == ["logs/launch3/rank0.log", "logs/launch3/rank1.log"]
+
+
+def test_ranks_that_cannot_be_started_are_a_failed_launch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.executable", str(tmp_path / "no python here"))
+    record = LocalLauncher().launch(toy_run(), 0, tmp_path, lambda _: None)
+    assert record.error is not None
+    assert (record.status, record.error.kind, record.error.rank) == ("failed", "launch_failed", 0)

@@ -1,0 +1,122 @@
+"""The naming rules, one evidence after the other."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from suite.errors import ErrorReport
+from suite.launchers.messages import Failure
+from suite.launchers.rank_process import RankStatus
+from suite.launchers.root_cause import root_cause
+
+NOW = 100.0
+GLOO = "/torch/distributed/distributed_c10d.py:5140 in all_to_all_single"
+
+
+def rank(number: int, **known: Any) -> RankStatus:
+    """A rank in step 5 of 9, heard just now, waiting in a collective."""
+    status = RankStatus(number, f"logs/launch0/rank{number}.log", heard_at=NOW, advanced_at=NOW - 50)
+    status.phase, status.step, status.steps, status.frame = "train", 5, 9, GLOO
+    status.state = "S"
+    for name, value in known.items():
+        setattr(status, name, value)
+    return status
+
+
+def raised(number: int, at: float, communication: bool = False, kind: str = "rank_raised") -> RankStatus:
+    report = ErrorReport(kind=kind, rank=number, message=f"rank {number} failed")
+    return rank(number, failure=Failure(report=report, communication=communication), failed_at=at)
+
+
+def ended(number: int, code: int, at: float, **known: Any) -> RankStatus:
+    return rank(number, exit_code=code, exited_at=at, **known)
+
+
+def named(*ranks: RankStatus) -> tuple[str, int | None]:
+    error = root_cause(ranks, NOW)
+    return error.kind, error.rank
+
+
+def test_the_earliest_of_those_that_fell_by_themselves() -> None:
+    assert named(raised(0, 12.0), ended(1, 7, 11.0), ended(2, -9, 13.0)) == ("rank_exited", 1)
+
+
+def test_own_error_before_an_earlier_lost_connection() -> None:
+    assert named(raised(0, 10.0, communication=True), raised(1, 12.0)) == ("rank_raised", 1)
+
+
+def test_death_before_an_earlier_lost_connection() -> None:
+    error = root_cause([raised(0, 10.0, communication=True), ended(1, -9, 12.0)], NOW)
+    assert (error.kind, error.rank, error.log) == ("rank_killed", 1, "logs/launch0/rank1.log")
+    assert "SIGKILL" in error.message
+    assert "out of memory" in error.message
+
+
+def test_only_a_bare_sigkill_is_possibly_out_of_memory() -> None:
+    error = root_cause([ended(0, -11, 12.0)], NOW)
+    assert "SIGSEGV" in error.message
+    assert "memory" not in error.message
+
+
+def test_exit_code_0_before_the_end_is_a_fault() -> None:
+    assert named(rank(0), ended(1, 0, 12.0)) == ("rank_exited", 1)
+
+
+def test_exit_after_the_output_is_written_is_none() -> None:
+    assert named(ended(0, 0, 12.0, finished_at=11.9), rank(1)) == ("rank_stalled", 1)
+
+
+def test_a_stopped_rank_before_those_that_lost_it() -> None:
+    error = root_cause([raised(0, 90.0, communication=True), rank(1, state="T", heard_at=NOW - 4)], NOW)
+    assert (error.kind, error.rank) == ("rank_stalled", 1)
+    assert "stopped" in error.message
+
+
+def test_a_rank_stopped_for_a_moment_is_not_blamed_for_it() -> None:
+    assert named(rank(0, step=4), rank(1, state="T", heard_at=NOW - 1)) == ("rank_stalled", 0)
+
+
+def test_the_silent_rank_when_the_others_timed_out_in_collectives() -> None:
+    late = [raised(r, 98.0, communication=True) for r in (0, 1, 3)]
+    assert named(late[0], late[1], rank(2), late[2]) == ("rank_stalled", 2)
+
+
+def test_the_earliest_when_all_lost_a_connection() -> None:
+    both = raised(0, 98.2, communication=True), raised(1, 98.1, communication=True)
+    assert named(*both) == ("rank_raised", 1)
+
+
+def test_nccl_watchdog_abort_is_suffering_not_cause() -> None:
+    assert named(ended(0, -6, 97.0), ended(1, -6, 97.1), rank(2)) == ("rank_stalled", 2)
+
+
+def test_the_rank_that_is_behind() -> None:
+    assert named(rank(0, step=6), rank(1), rank(2, step=6)) == ("rank_stalled", 1)
+    assert named(rank(0), rank(1, phase="build", step=0)) == ("rank_stalled", 1)
+
+
+def test_in_the_same_step_the_one_outside_torch() -> None:
+    error = root_cause([rank(0), rank(1, frame="/home/me/model.py:8 in forward"), rank(2)], NOW)
+    assert (error.kind, error.rank) == ("rank_stalled", 1)
+    assert "step 5 of 9" in error.message
+    assert "/home/me/model.py:8 in forward" in error.message
+
+
+def test_nobody_where_nothing_shows() -> None:
+    error = root_cause([rank(0), rank(1)], NOW)
+    assert (error.kind, error.rank, error.log) == ("rank_stalled", None, "logs/launch0")
+
+
+def test_a_rank_without_heartbeat_says_its_state() -> None:
+    error = root_cause([rank(0, step=6), rank(1, state="D", heard_at=NOW - 30)], NOW)
+    assert (error.kind, error.rank) == ("rank_stalled", 1)
+    assert "30 s" in error.message
+    assert "state D" in error.message
+
+
+def test_what_a_rank_knows_of_its_error_is_kept() -> None:
+    report = ErrorReport(
+        kind="bad_input", rank=0, field="model.factory", value="a:b", message="wrong tables", remedy="repair"
+    )
+    status = rank(0, failure=Failure(report=report, communication=False), failed_at=90.0)
+    assert root_cause([status, rank(1)], NOW) == report.model_copy(update={"log": "logs/launch0/rank0.log"})

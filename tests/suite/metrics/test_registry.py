@@ -1,0 +1,41 @@
+from __future__ import annotations
+
+import pytest
+
+from suite.metrics import METRICS
+
+NAMES = {
+    "step_ms",
+    "samples_per_s",
+    "bytes",
+    "wire_bytes",
+    "calls",
+    "memory.process",
+    "memory.allocated_peak",
+    "memory.reserved_peak",
+    "memory.embedding_weights",
+    "memory.embedding_optimizer_state",
+    "memory.dense_parameters",
+    "memory.dense_optimizer_state",
+    "auc",
+    "normalized_entropy",
+    "log_loss",
+}
+
+
+def test_the_names_that_others_script_against():
+    assert set(METRICS) == NAMES
+    assert all(name == metric.name for name, metric in METRICS.items())
+
+
+@pytest.mark.parametrize("name", sorted(NAMES))
+def test_a_noisy_metric_has_a_margin(name):
+    metric = METRICS[name]
+    assert metric.deterministic or (metric.margin is not None and metric.margin > 0)
+
+
+def test_directions():
+    assert {name for name, metric in METRICS.items() if metric.direction == "higher"} == {
+        "samples_per_s",
+        "auc",
+    }

@@ -1,0 +1,171 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from suite.catalog import list_workloads, load_workload, workload_names
+from suite.data import source_class
+from suite.errors import ConfigError
+from suite.spec import WorkloadSpec
+
+MINIMAL = """
+name = "mine"
+[model]
+dense_features = 2
+bottom_mlp = [8]
+over_mlp = [4, 1]
+[[tables]]
+name = "user"
+rows = 10
+dim = 8
+features = ["user"]
+[data]
+source = "workloads.data.synthetic:SyntheticClicks"
+[batch]
+global_size = 8
+per_rank = 4
+"""
+
+
+def refused(name: str) -> tuple[str, str]:
+    """Field and whole text of the error."""
+    with pytest.raises(ConfigError) as caught:
+        load_workload(name)
+    report = caught.value.report
+    assert report.remedy
+    return str(report.field), f"{report.message} {report.remedy}"
+
+
+@pytest.fixture
+def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A user's module of workloads, in the working folder."""
+    (tmp_path / "their_workloads.py").write_text(
+        "from suite.catalog import load_workload\n"
+        "from suite.spec import TableSpec\n"
+        "def good():\n    return load_workload('smoke')\n"
+        "def invalid():\n    return TableSpec(name='user', rows=0, dim=8, features=('user',))\n"
+        "def raises():\n    raise KeyError('rows')\n"
+        "def nothing():\n    pass\n"
+        "number = 3\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.delitem(sys.modules, "their_workloads", raising=False)
+    return "their_workloads"
+
+
+def test_named_workloads_are_listed_by_name() -> None:
+    assert workload_names() == [workload.name for workload in list_workloads()]
+    assert {"smoke", "dlrm_small", "movielens_100k"} <= set(workload_names())
+
+
+@pytest.mark.parametrize("workload", list_workloads(), ids=lambda workload: workload.name)
+def test_named_workloads_can_run_here(workload: WorkloadSpec) -> None:
+    source_class(workload).check(workload)
+    assert workload.description
+    assert workload.defaults.warmup_steps < workload.defaults.steps
+
+
+def test_an_unknown_name_brings_the_nearest_one() -> None:
+    field, text = refused("movielens100k")
+    assert field == "workload"
+    assert "Did you mean movielens_100k?" in text
+
+
+def test_a_name_like_no_other_brings_them_all() -> None:
+    _, text = refused("zzz")
+    assert "Did you mean" not in text
+    assert "smoke" in text
+
+
+def test_toml(tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text(MINIMAL)
+    workload = load_workload(str(path))
+    assert workload.name == "mine"
+    assert workload.tables[0].features == ("user",)
+
+
+def test_location_is_set_and_not_hashed() -> None:
+    workload = load_workload("smoke", location="/my/folder")
+    assert workload.data.location == "/my/folder"
+    assert workload.spec_hash == load_workload("smoke").spec_hash
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "field"),
+    [
+        ("rows = 10", "row = 10", "tables.0.rows"),
+        ("rows = 10", "rows = 10\ncolour = 3", "tables.0.colour"),
+        ("rows = 10", 'rows = "ten"', "tables.0.rows"),
+        ("dim = 8", "dim = 7", "tables.0.dim"),
+        ("[batch]", "[bacth]", "batch"),
+        ('name = "mine"', "name = 5", "name"),
+    ],
+)
+def test_a_wrong_toml_field_is_named(tmp_path: Path, old: str, new: str, field: str) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text(MINIMAL.replace(old, new, 1))
+    assert refused(str(path))[0] == field
+
+
+def test_malformed_toml_names_the_line(tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text(MINIMAL.replace("dense_features = 2", "dense_features = "))
+    field, text = refused(str(path))
+    assert field == "workload"
+    assert "line 4" in text
+
+
+def test_toml_that_is_not_text(tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_bytes(b"\xff\xfe\x00")
+    assert refused(str(path))[0] == "workload"
+
+
+def test_toml_that_is_not_there(tmp_path: Path) -> None:
+    assert "No such file" in refused(str(tmp_path / "absent.toml"))[1]
+
+
+def test_toml_that_is_a_folder(tmp_path: Path) -> None:
+    folder = tmp_path / "folder.toml"
+    folder.mkdir()
+    assert "cannot be read" in refused(str(folder))[1]
+
+
+def test_a_function_of_the_users_own(module: str) -> None:
+    assert load_workload(f"{module}:good").name == "smoke"
+
+
+@pytest.mark.parametrize(
+    ("attribute", "field", "text"),
+    [
+        ("absent", "workload", "no attribute"),
+        ("invalid", "rows", "greater than or equal to 1"),
+        ("raises", "workload", "KeyError"),
+        ("nothing", "workload", "returns NoneType"),
+        ("number", "workload", "not callable"),
+    ],
+)
+def test_a_wrong_function_of_the_users_own(module: str, attribute: str, field: str, text: str) -> None:
+    found_field, found_text = refused(f"{module}:{attribute}")
+    assert found_field == field
+    assert text in found_text
+
+
+def test_a_module_that_is_not_there(module: str) -> None:
+    assert "does not import" in refused("no_such_module_here:workload")[1]
+
+
+def test_listing_and_checking_need_no_torch() -> None:
+    program = (
+        "import sys\n"
+        "from suite.catalog import list_workloads\n"
+        "from suite.data import source_class\n"
+        "for workload in list_workloads():\n    source_class(workload).check(workload)\n"
+        "sys.exit('torch' in sys.modules)\n"
+    )
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

@@ -1,0 +1,65 @@
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+import workloads
+from suite.catalog import load_workload
+from suite.data import open_source, source_class
+from suite.launchers.local import LocalLauncher
+from suite.samples_check import check_samples
+from suite.spec import RunSpec, validated
+
+EXAMPLES = Path(workloads.__file__).parent / "examples"
+NAMES = sorted(path.name for path in EXAMPLES.glob("*.toml"))
+
+
+@pytest.fixture(autouse=True)
+def in_the_folder_of_the_examples(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a user would run them, with the project importable by the ranks too."""
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(EXAMPLES.parent.parent), *sys.path]))
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.chdir(EXAMPLES)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_example_gives_valid_samples(name: str) -> None:
+    workload = load_workload(name)
+    source_class(workload).check(workload)
+    source = open_source(workload, 0)
+    check_samples(source.train(0, 1_500), workload, 1_500)
+    check_samples(source.evaluation(0, source.evaluation_size), workload, source.evaluation_size)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_example_trains(name: str, tmp_path: Path) -> None:
+    workload = load_workload(name)
+    run = validated(
+        RunSpec, {"workload": workload, "layout": {"world_size": 2}, "steps": 20, "warmup_steps": 2}
+    )
+    record = LocalLauncher().launch(run, 0, tmp_path, lambda progress: None)
+    assert record.error is None
+    assert record.quality is not None
+    assert record.quality.samples == open_source(workload, 0).evaluation_size
+    # Both examples plant something to learn; after 20 steps they stand at 0.75 and above.
+    assert record.quality.auc is not None
+    assert record.quality.auc > 0.65
+
+
+def test_the_full_example_names_every_field() -> None:
+    # Beside those of the user's own model and data, which my_own.toml shows.
+    text = (EXAMPLES / "my_tables.toml").read_text()
+    fields = load_workload("my_tables.toml").model_dump()
+    names = {
+        *fields,
+        *fields["model"],
+        *fields["tables"][0],
+        *fields["data"],
+        *fields["batch"],
+        *fields["defaults"],
+    }
+    absent = {name for name in names if name not in text}
+    assert absent == {"factory", "location"}
