@@ -14,6 +14,7 @@ from typing import Literal
 import torch
 from torch import nn
 from torch.distributed import _remote_device
+from torchrec.distributed.comm import get_local_size
 from torchrec.distributed.embedding_types import EmbeddingComputeKernel
 from torchrec.distributed.embeddingbag import EmbeddingBagCollectionSharder
 from torchrec.distributed.sharding_plan import construct_module_sharding_plan, row_wise, table_wise
@@ -84,10 +85,14 @@ def plan_one_group(
 def move_to_group(plan: ShardingPlan, layout: RankLayout, group: int, device: torch.device) -> ShardingPlan:
     """The same plan with the N positions replaced by the global ranks of one replica group.
 
+    On an accelerator a shard's device is its rank's own: rank modulo the ranks per host, as torchrun
+    numbers them (LOCAL_WORLD_SIZE).
+
     Raises:
         InvalidConfiguration: the plan places a shard outside [0, N), as a plan made for T ranks does.
     """
     ranks = layout.sharding_group(group)
+    ranks_per_host = get_local_size(layout.world_size)
     moved = copy.deepcopy(plan)
     for module_plan in moved.plan.values():
         assert isinstance(module_plan, EmbeddingModuleShardingPlan)
@@ -104,7 +109,7 @@ def move_to_group(plan: ShardingPlan, layout: RankLayout, group: int, device: to
             for shard in sharding.sharding_spec.shards:
                 rank = ranks[shard.placement.rank()]
                 # On CPU no device index: FBGEMM's optimizer wrapper refuses "cpu:0".
-                where = "cpu" if device.type == "cpu" else f"{device.type}:{shard.placement.device().index}"
+                where = "cpu" if device.type == "cpu" else f"{device.type}:{rank % ranks_per_host}"
                 shard.placement = _remote_device(f"rank:{rank}/{where}")
     return moved
 
