@@ -52,7 +52,7 @@ def test_commands_run(page: Path, tmp_path: Path) -> None:
         env=os.environ | {"PATH": f"{commands}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
-        timeout=600,
+        timeout=1200,  # a guard against a hang, far above what the commands take
     )
     assert done.returncode == 0, f"{script}\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
 
