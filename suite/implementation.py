@@ -52,7 +52,10 @@ class Implementation(abc.ABC):
 
     @abc.abstractmethod
     def sync_replicas(self) -> None:
-        """Makes all replicas equal now. Nothing to do in 1D."""
+        """Makes all replicas equal now, where they are not. Nothing to do in 1D.
+
+        Called before evaluation: the last step need not have been one that syncs.
+        """
 
     @abc.abstractmethod
     def predict(self, batch: Batch) -> torch.Tensor:

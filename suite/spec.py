@@ -26,6 +26,7 @@ Reference = Annotated[str, Field(pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$")]
 Positive = Annotated[int, Field(strict=True, ge=1)]
 Scaling = Literal["strong", "weak"]
 ShardingType = Literal["table_wise", "row_wise"]
+SyncOptimizerState = Literal["immediate", "delayed"]
 OptimizerName = Literal["sgd", "rowwise_adagrad", "momentum_scaled_rowwise_adagrad"]
 
 
@@ -253,8 +254,12 @@ class RunSpec(Frozen):
     implementation: str = "reference_2d"
     layout: LayoutSpec = LayoutSpec()
     optimizer: OptimizerSpec = OptimizerSpec()
-    #: How replicas are averaged after each step; ``dense`` is an all-reduce of whole tables.
+    #: How replicas are averaged; ``dense`` is an all-reduce of whole tables.
     sync: Literal["dense"] = "dense"
+    #: Steps from one sync to the next.
+    sync_interval: Positive = 1
+    #: Whether a sync puts the averaged optimizer state to use at once, or the next one does.
+    sync_optimizer_state: SyncOptimizerState = "immediate"
     scaling: Scaling = "strong"
     steps: Positive = 50
     warmup_steps: Positive = 5
@@ -283,9 +288,29 @@ class RunSpec(Frozen):
                     "the workload has no such table.",
                     f"Use one of {sorted(known)}.",
                 )
+        self._syncs_can_be_measured()
         self._shards_are_not_empty()
         self._mean_pooling_is_right()
         return self
+
+    def _syncs_can_be_measured(self) -> None:
+        if self.sync_optimizer_state == "delayed" and self.optimizer.name == "sgd":
+            raise InvalidConfiguration(
+                "sync_optimizer_state",
+                "delayed",
+                "sgd keeps no optimizer state.",
+                "Leave it out, or choose another optimizer.",
+            )
+        # Bytes are counted over the last sync_interval warm-up steps, and step times must hold a sync.
+        most = min(self.warmup_steps, self.steps - self.warmup_steps)
+        if self.layout.replica_groups > 1 and self.sync_interval > most:
+            raise InvalidConfiguration(
+                "sync_interval",
+                self.sync_interval,
+                f"the run has {self.warmup_steps} warm-up and {self.steps - self.warmup_steps} timed steps, "
+                "and a whole interval must fit into each.",
+                "Use more steps and warm-up steps, or sync more often.",
+            )
 
     def _shards_are_not_empty(self) -> None:
         # FBGEMM's CPU kernels read past the end of a shard with no rows.

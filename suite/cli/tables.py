@@ -69,11 +69,13 @@ def size(value: float | None) -> str:
 
 
 def label(run: RunSpec) -> str:
-    """A configuration in few letters: ``1D T=4``, ``2D T=4 M=2``."""
+    """A configuration in few letters: ``1D T=4``, ``2D T=4 M=2``, ``2D T=4 M=2 k=8 delayed``."""
     layout = run.layout
     if layout.replica_groups == 1:
         return f"1D T={layout.world_size}"
-    return f"2D T={layout.world_size} M={layout.replica_groups}"
+    interval = "" if run.sync_interval == 1 else f" k={run.sync_interval}"
+    state = "" if run.sync_optimizer_state == "immediate" else f" {run.sync_optimizer_state}"
+    return f"2D T={layout.world_size} M={layout.replica_groups}{interval}{state}"
 
 
 def runs_table(outcomes: Sequence[Outcome]) -> Table:

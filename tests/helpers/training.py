@@ -59,6 +59,8 @@ class Case:
     learning_rate: float | None = None
     dense_optimizer: str = "sgd"
     steps: int = STEPS
+    sync_interval: int = 1
+    sync_optimizer_state: str = "immediate"
 
     def __str__(self) -> str:
         default = Case(self.world_size, self.sharding)
@@ -75,6 +77,10 @@ class Case:
             words.append(f"G{self.global_batch}")
         if self.dense_optimizer != default.dense_optimizer:
             words.append(f"dense-{self.dense_optimizer}")
+        if self.sync_interval != 1:
+            words.append(f"every{self.sync_interval}")
+        if self.sync_optimizer_state != "immediate":
+            words.append(self.sync_optimizer_state)
         return "-".join(words)
 
     def but(self, **changes: Any) -> Case:
@@ -115,6 +121,8 @@ class Case:
                         "learning_rate": DENSE_LEARNING_RATE[self.dense_optimizer],
                     },
                 },
+                "sync_interval": self.sync_interval,
+                "sync_optimizer_state": self.sync_optimizer_state,
                 "seed": SEED,
             }
         )
@@ -129,15 +137,18 @@ class Trained:
     """What one rank saw.
 
     Attributes:
-        initial, final: ``gather_weights()`` before the first and after the last step.
+        initial: ``gather_weights()`` before the first step.
+        final: the same after the last step and ``sync_replicas()``.
         losses: the local loss of every step (sum over local samples times T / G).
         digests: after every step, for each shard of this rank the hash of its weights' and moments' bits.
+        ended: the same after ``sync_replicas()``.
     """
 
     initial: dict[str, torch.Tensor]
     final: dict[str, torch.Tensor]
     losses: list[float]
     digests: list[dict[ShardKey, str]]
+    ended: dict[ShardKey, str]
 
 
 @functools.cache
@@ -190,8 +201,13 @@ def train(case: Case) -> Trained:
     for step in range(case.steps):
         batch = rank_batch(global_batch(step, case.global_batch), run, dist.get_rank())
         losses.append(float(model.train_step(batch)))
-        digests.append({(s.table, s.row_offset, s.column_offset): _digest(s) for s in model.shards})
-    return Trained(initial, dict(model.gather_weights()), losses, digests)
+        digests.append(_digests(model))
+    model.sync_replicas()
+    return Trained(initial, dict(model.gather_weights()), losses, digests, _digests(model))
+
+
+def _digests(model: Any) -> dict[ShardKey, str]:
+    return {(s.table, s.row_offset, s.column_offset): _digest(s) for s in model.shards}
 
 
 def _digest(shard: Any) -> str:

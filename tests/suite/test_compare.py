@@ -31,6 +31,7 @@ def launches(step: float, count: int = 5, minute: int = 0, **changes: Any) -> li
 
 
 A = make_record(launches(10))
+RARELY = make_run(layout={"world_size": 2, "replica_groups": 2}, sync_interval=2)
 TWO_D = make_run(layout={"world_size": 2, "replica_groups": 2})
 
 
@@ -123,6 +124,12 @@ def test_what_differs_by_design_is_named_and_compared():
         "layout.replica_groups": (1, 2),
     }
     assert rows(found)["bytes"].verdict == "equivalent"
+
+
+def test_runs_on_unlike_sync_schedules_are_not_the_same_training():
+    found = compare([make_record(launches(10), TWO_D)], [b(run=RARELY, launches=launches(10, auc=0.7499))])
+    assert [(d.field, d.before, d.after) for d in found.differences] == [("sync_interval", 1, 2)]
+    assert rows(found)["auc"].verdict == "inconclusive"
 
 
 UNLIKE = {

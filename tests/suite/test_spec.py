@@ -183,6 +183,8 @@ def test_one_dim_and_layers_are_asked_of_dlrm_alone() -> None:
         ("optimizer.name", "adam", "optimizer.name"),
         ("optimizer.scale", 2.0, "optimizer.scale"),
         ("sync", "sparse", "sync"),
+        ("sync_interval", 1.5, "sync_interval"),
+        ("sync_optimizer_state", "never", "sync_optimizer_state"),
         ("scaling", "some", "scaling"),
         ("steps", 5, "steps"),
         ("warmup_steps", 0, "warmup_steps"),

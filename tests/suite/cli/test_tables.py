@@ -2,8 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from suite.cli.tables import interval, measured, number, size
+from suite.cli.tables import interval, label, measured, number, size
 from suite.statistics import Interval
+from tests.helpers.records import make_run
 
 
 @pytest.mark.parametrize(
@@ -33,3 +34,19 @@ def test_intervals():
     assert interval(None) == "-"
     assert interval(Interval(median=5)) == "5.00"
     assert interval(Interval(median=5, low=4.5, high=12, confidence=0.75)) == "5.00 [4.50, 12.0]"
+
+
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        ({}, "1D T=2"),
+        ({"layout": {"world_size": 4, "replica_groups": 2}}, "2D T=4 M=2"),
+        ({"layout": {"world_size": 4, "replica_groups": 2}, "sync_interval": 2}, "2D T=4 M=2 k=2"),
+        (
+            {"layout": {"world_size": 4, "replica_groups": 2}, "sync_optimizer_state": "delayed"},
+            "2D T=4 M=2 delayed",
+        ),
+    ],
+)
+def test_labels(changes, text):
+    assert label(make_run(**changes)) == text
