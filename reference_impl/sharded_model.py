@@ -49,7 +49,7 @@ def shard_model(
     """
     layout = groups.layout
     sharder = EmbeddingBagCollectionSharder(fused_params=optimizer.fused_params())
-    plan = plan_one_group(model, sharding, layout.group_size, sharder, device)
+    plan = plan_one_group(model, sharding, layout, sharder, device)
     sharded = DistributedModelParallel(
         model,
         env=groups.env,

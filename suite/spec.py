@@ -25,7 +25,7 @@ Name = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_]*$", max_length=64)]
 Reference = Annotated[str, Field(pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$")]
 Positive = Annotated[int, Field(strict=True, ge=1)]
 Scaling = Literal["strong", "weak"]
-ShardingType = Literal["table_wise", "row_wise"]
+ShardingType = Literal["table_wise", "row_wise", "column_wise"]
 SyncOptimizerState = Literal["immediate", "delayed"]
 OptimizerName = Literal["sgd", "rowwise_adagrad", "momentum_scaled_rowwise_adagrad"]
 
@@ -339,6 +339,15 @@ class RunSpec(Frozen):
                     "TorchRec 1.8 pools wrongly when row-wise mean tables are mixed with other types.",
                     "Shard all tables row_wise, or pool this table by sum.",
                 )
+
+    @property
+    def column_shards(self) -> dict[str, int]:
+        """Into how many column shards each table is cut: 1 where it is not column-wise."""
+        ranks = self.layout.ranks()
+        return {
+            t.name: ranks.column_shards(t.dim) if self.layout.sharding_of(t.name) == "column_wise" else 1
+            for t in self.workload.tables
+        }
 
     @property
     def global_batch(self) -> int:

@@ -50,7 +50,7 @@ class Baseline1D(ShardedImplementation):
         sharder = EmbeddingBagCollectionSharder(fused_params=embedding_optimizer(run).fused_params())
         sharding = {t.name: run.layout.sharding_of(t.name) for t in run.workload.tables}
         layout = run.layout.ranks()
-        plan = plan_one_group(model, sharding, layout.group_size, sharder, device)
+        plan = plan_one_group(model, sharding, layout, sharder, device)
         sharded = DistributedModelParallel(
             model,
             env=ShardingEnv.from_process_group(world),

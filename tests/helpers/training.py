@@ -35,6 +35,14 @@ SHARDING = {
     "table_wise": {},
     "row_wise": dict.fromkeys((t["name"] for t in TABLES), "row_wise"),
     "mixed": {"users": "row_wise", "products": "row_wise"},
+    "column_wise": dict.fromkeys((t["name"] for t in TABLES), "column_wise"),
+    # tags, which pools by mean, is column-wise beside table-wise and row-wise tables.
+    "all_types": {"users": "row_wise", "products": "column_wise", "tags": "column_wise"},
+}
+#: Cases of their own, outside the matrix.
+SPECIAL_SHARDING = {
+    # With two ranks users goes to one, and tags and both column shards of rare to the other.
+    "column_shards_together": {"products": "row_wise", "rare": "column_wise"},
 }
 #: Large steps, so that ten of them move the tables far more than the tolerance of any comparison; an
 #: eps of the size of sqrt(v), so that it matters where it stands.
@@ -109,7 +117,7 @@ class Case:
                     "world_size": self.world_size,
                     "replica_groups": self.replica_groups,
                     "placement": self.placement,
-                    "sharding_by_table": SHARDING[self.sharding],
+                    "sharding_by_table": (SHARDING | SPECIAL_SHARDING)[self.sharding],
                 },
                 "optimizer": {
                     "name": self.optimizer,

@@ -31,7 +31,7 @@ from tests.oracle.optimizers import DenseOptimizer, TableOptimizer
 
 @dataclass
 class Group:
-    """One copy of the tables, [rows, D] each, and of their row-wise second moments, [rows] each."""
+    """One copy of the tables, [rows, D] each, and of their row-wise second moments, [rows, C] each."""
 
     tables: dict[str, torch.Tensor]
     moments: dict[str, torch.Tensor]
@@ -46,6 +46,7 @@ class Oracle:
         bottom, over: initial dense layers.
         table_optimizer, dense_optimizer: see there.
         replica_groups: M.
+        column_parts: C, into how many parts the columns of each table are cut. A part of a row has a moment.
         sync_interval: k.
         delayed: whether moments are one sync behind.
     """
@@ -59,6 +60,7 @@ class Oracle:
         table_optimizer: TableOptimizer,
         dense_optimizer: DenseOptimizer,
         replica_groups: int,
+        column_parts: dict[str, int],
         sync_interval: int = 1,
         delayed: bool = False,
     ) -> None:
@@ -66,7 +68,10 @@ class Oracle:
         self.groups = [
             Group(
                 {name: weight.to(torch.float64, copy=True) for name, weight in tables.items()},
-                {name: torch.zeros(len(weight), dtype=torch.float64) for name, weight in tables.items()},
+                {
+                    name: torch.zeros(len(weight), column_parts[name], dtype=torch.float64)
+                    for name, weight in tables.items()
+                },
             )
             for _ in range(replica_groups)
         ]

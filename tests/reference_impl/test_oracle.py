@@ -18,6 +18,7 @@ from tests.helpers.training import (
     FEATURES,
     LEARNING_RATE,
     SHARDING,
+    SPECIAL_SHARDING,
     TABLES,
     Case,
     Trained,
@@ -53,6 +54,8 @@ TWO_GROUPS = Case(4, "mixed", replica_groups=2)
 SPECIAL = [
     # A c that is not M.
     TWO_GROUPS.but(optimizer="momentum_scaled_rowwise_adagrad", scale=3.0),
+    # Both column shards of a table on one rank.
+    TWO_GROUPS.but(sharding="column_shards_together"),
     # T does not divide G; fewer samples than ranks, so that some ranks have none.
     TWO_GROUPS.but(global_batch=13),
     TWO_GROUPS.but(global_batch=13, sharding="table_wise", replica_groups=1),
@@ -149,9 +152,17 @@ def _oracle(case: Case, initial: dict[str, torch.Tensor]) -> Oracle:
         TableOptimizer(kind, LEARNING_RATE[case.optimizer], case.eps, c),
         DenseOptimizer(case.dense_optimizer, DENSE_LEARNING_RATE[case.dense_optimizer]),
         case.replica_groups,
+        _column_parts(case),
         case.sync_interval,
         case.sync_optimizer_state == "delayed",
     )
+
+
+def _column_parts(case: Case) -> dict[str, int]:
+    """By hand: 8 columns make two parts of 4 where a group has two ranks or more, else one part of 8."""
+    cut = 1 if case.world_size == case.replica_groups else 2
+    kinds = (SHARDING | SPECIAL_SHARDING)[case.sharding]
+    return {t["name"]: cut if kinds.get(t["name"]) == "column_wise" else 1 for t in TABLES}
 
 
 #: TorchRec's names of DLRM's layers, first to last.
@@ -168,7 +179,8 @@ def _named(oracle: Oracle, with_moments: bool) -> dict[str, torch.Tensor]:
     group = oracle.groups[0]  # all groups are equal after a sync
     named = {f"table.{name}": weight for name, weight in group.tables.items()}
     if with_moments:
-        named |= {f"moment.{name}": moment for name, moment in group.moments.items()}
+        # One moment a row comes back as [rows], several as [rows, C].
+        named |= {f"moment.{name}": v.squeeze(1) for name, v in group.moments.items()}
     for names, layers in ((BOTTOM, oracle.bottom), (OVER, oracle.over)):
         for name, layer in zip(names, layers, strict=True):
             named |= {f"{name}.weight": layer.weight, f"{name}.bias": layer.bias}
