@@ -290,7 +290,6 @@ class RunSpec(Frozen):
                 )
         self._syncs_can_be_measured()
         self._shards_are_not_empty()
-        self._mean_pooling_is_right()
         return self
 
     def _syncs_can_be_measured(self) -> None:
@@ -325,19 +324,6 @@ class RunSpec(Frozen):
                     table.rows,
                     f"row-wise over {n} ranks leaves a rank without rows.",
                     "Shard this table table_wise, or use more replica groups.",
-                )
-
-    def _mean_pooling_is_right(self) -> None:
-        # TorchRec 1.8 applies the row-wise mean divisor to features of other sharding types.
-        kinds = {self.layout.sharding_of(t.name) for t in self.workload.tables}
-        for table in self.workload.tables:
-            row_wise = self.layout.sharding_of(table.name) == "row_wise"
-            if len(kinds) > 1 and table.pooling == "mean" and row_wise:
-                raise InvalidConfiguration(
-                    f"tables.{table.name}.pooling",
-                    "mean",
-                    "TorchRec 1.8 pools wrongly when row-wise mean tables are mixed with other types.",
-                    "Shard all tables row_wise, or pool this table by sum.",
                 )
 
     @property

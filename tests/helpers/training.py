@@ -30,19 +30,25 @@ TABLES: tuple[dict[str, Any], ...] = (
 FEATURES = tuple(Feature(f, t["name"], t.get("pooling", "sum")) for t in TABLES for f in t["features"])
 #: Smallest and largest number of ids in a bag.
 BAG_SIZES = {"user": (1, 1), "clicked": (0, 5), "liked": (0, 3), "tag": (0, 4), "rare": (1, 2)}
-#: The sharding type of every table. TorchRec 1.8 cannot mix row-wise mean pooling with another type.
+#: The sharding type of every table; those not named are table-wise.
 SHARDING = {
     "table_wise": {},
     "row_wise": dict.fromkeys((t["name"] for t in TABLES), "row_wise"),
     "mixed": {"users": "row_wise", "products": "row_wise"},
     "column_wise": dict.fromkeys((t["name"] for t in TABLES), "column_wise"),
-    # tags, which pools by mean, is column-wise beside table-wise and row-wise tables.
-    "all_types": {"users": "row_wise", "products": "column_wise", "tags": "column_wise"},
+    # tags, which pools by mean, is row-wise beside tables of the other types.
+    "all_types": {"users": "row_wise", "products": "column_wise", "tags": "row_wise"},
 }
 #: Cases of their own, outside the matrix.
 SPECIAL_SHARDING = {
     # With two ranks users goes to one, and tags and both column shards of rare to the other.
     "column_shards_together": {"products": "row_wise", "rare": "column_wise"},
+    # tags in the other mixtures of mean pooling.
+    "row_mean_beside_tables": {"tags": "row_wise"},
+    "row_mean_beside_columns": {"tags": "row_wise"}
+    | dict.fromkeys(("users", "products", "rare"), "column_wise"),
+    "column_mean_beside_rows": {"users": "row_wise", "products": "row_wise", "tags": "column_wise"},
+    "table_mean_beside_columns": dict.fromkeys(("users", "products", "rare"), "column_wise"),
 }
 #: Large steps, so that ten of them move the tables far more than the tolerance of any comparison; an
 #: eps of the size of sqrt(v), so that it matters where it stands.

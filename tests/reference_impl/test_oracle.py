@@ -52,6 +52,9 @@ MATRIX = [
 ]
 TWO_GROUPS = Case(4, "mixed", replica_groups=2)
 SPECIAL = [
+    # Mean pooling in all mixtures; "mixed" has a table-wise mean beside row-wise sums.
+    *(TWO_GROUPS.but(sharding=s) for s in SPECIAL_SHARDING if "mean" in s),
+    TWO_GROUPS.but(sharding="row_mean_beside_tables", replica_groups=1, implementation="baseline_1d"),
     # A c that is not M.
     TWO_GROUPS.but(optimizer="momentum_scaled_rowwise_adagrad", scale=3.0),
     # Both column shards of a table on one rank.

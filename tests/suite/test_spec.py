@@ -218,17 +218,6 @@ def test_row_wise_needs_rows_on_every_rank(rows: int, fits: bool) -> None:
         assert caught.value.report.field == "tables.user.rows"
 
 
-@pytest.mark.parametrize(("others", "fits"), [("table_wise", False), ("row_wise", True)])
-def test_row_wise_mean_pooling_is_not_mixed_with_other_sharding(others: str, fits: bool) -> None:
-    layout = {"world_size": 2, "sharding": others, "sharding_by_table": {"item": "row_wise"}}
-    if fits:
-        validated(RunSpec, {"workload": content(), "layout": layout})
-    else:
-        with pytest.raises(ConfigError) as caught:
-            validated(RunSpec, {"workload": content(), "layout": layout})
-        assert caught.value.report.field == "tables.item.pooling"
-
-
 @pytest.mark.parametrize(("scaling", "expected"), [("strong", 16), ("weak", 32)])
 def test_global_batch(scaling: str, expected: int) -> None:
     run = validated(RunSpec, {"workload": content(), "layout": {"world_size": 4}, "scaling": scaling})
