@@ -21,6 +21,8 @@ from reference_impl.errors import InvalidConfiguration
 
 Placement = Literal["interleaved", "contiguous"]
 PLACEMENTS: tuple[Placement, ...] = ("interleaved", "contiguous")
+#: FBGEMM holds rows of a multiple of this many columns, so a column shard has 4 columns or more.
+COLUMN_MULTIPLE = 4
 
 
 @dataclass(frozen=True)
@@ -87,6 +89,14 @@ class RankLayout:
     def mesh(self) -> tuple[tuple[int, ...], ...]:
         """Global ranks as an M x N grid: row = sharding group, column = replica set."""
         return tuple(self.sharding_group(group) for group in range(self.replica_groups))
+
+    def column_shards(self, dim: int) -> int:
+        """C, into how many equal shards a column-wise table of ``dim`` columns is cut: as many as fit.
+
+        That is the largest C <= N for which dim / C is a whole multiple of COLUMN_MULTIPLE. It follows N, and
+        it is part of the mathematics: a row-wise optimizer keeps one moment a row and column shard.
+        """
+        return max(c for c in range(1, self.group_size + 1) if c == 1 or dim % (c * COLUMN_MULTIPLE) == 0)
 
     def slice_index(self, rank: int) -> int:
         """Which of the T slices of the global batch a rank takes: group * N + position.

@@ -17,14 +17,20 @@ from torch.distributed import _remote_device
 from torchrec.distributed.comm import get_local_size
 from torchrec.distributed.embedding_types import EmbeddingComputeKernel
 from torchrec.distributed.embeddingbag import EmbeddingBagCollectionSharder
-from torchrec.distributed.sharding_plan import construct_module_sharding_plan, row_wise, table_wise
+from torchrec.distributed.sharding_plan import (
+    ParameterShardingGenerator,
+    column_wise,
+    construct_module_sharding_plan,
+    row_wise,
+    table_wise,
+)
 from torchrec.distributed.types import EmbeddingModuleShardingPlan, ShardingPlan
 from torchrec.modules.embedding_modules import EmbeddingBagCollection
 
 from reference_impl.errors import InvalidConfiguration
 from reference_impl.layout import RankLayout
 
-ShardingType = Literal["table_wise", "row_wise"]
+ShardingType = Literal["table_wise", "row_wise", "column_wise"]
 
 
 def embedding_collections(model: nn.Module) -> dict[str, EmbeddingBagCollection]:
@@ -35,19 +41,20 @@ def embedding_collections(model: nn.Module) -> dict[str, EmbeddingBagCollection]
 def plan_one_group(
     model: nn.Module,
     sharding: Mapping[str, ShardingType],
-    group_size: int,
+    layout: RankLayout,
     sharder: EmbeddingBagCollectionSharder,
     device: torch.device,
 ) -> ShardingPlan:
     """A plan for one sharding group of N ranks, numbered 0 to N - 1.
 
-    Row-wise tables are split evenly over the N ranks. Table-wise tables go, largest first, to the rank
-    that holds the fewest bytes so far.
+    Row-wise tables are split evenly over the N ranks. Table-wise tables, and the equal column shards of
+    column-wise ones (``RankLayout.column_shards``), go, largest first, to the rank that holds the fewest
+    bytes of them so far.
 
     Args:
         model: unsharded; its tables may be on the meta device.
         sharding: the sharding type of every table, by table name.
-        group_size: N.
+        layout: decides N and the column split.
         sharder: decides which parameters can be sharded.
         device: names the placement's device type.
     """
@@ -55,28 +62,37 @@ def plan_one_group(
     # The fused kernel is asked for by name: TorchRec's helpers would choose the dense one on CPU, whose
     # gradients are materialised and whose optimizer is not FBGEMM's.
     kernel = EmbeddingComputeKernel.FUSED.value
+    configs = [c for collection in collections.values() for c in collection.embedding_bag_configs()]
+    pieces = {
+        c.name: layout.column_shards(c.embedding_dim) if sharding[c.name] == "column_wise" else 1
+        for c in configs
+        if sharding[c.name] != "row_wise"
+    }
     owner = _largest_first(
         {
-            config.name: config.num_embeddings * config.embedding_dim
-            for collection in collections.values()
-            for config in collection.embedding_bag_configs()
-            if sharding[config.name] == "table_wise"
+            (c.name, piece): c.num_embeddings * c.embedding_dim // pieces[c.name]
+            for c in configs
+            for piece in range(pieces.get(c.name, 0))
         },
-        group_size,
+        layout.group_size,
     )
+
+    def placed(table: str) -> ParameterShardingGenerator:
+        if sharding[table] == "row_wise":
+            return row_wise(compute_kernel=kernel)
+        ranks = [owner[table, piece] for piece in range(pieces[table])]
+        if sharding[table] == "table_wise":
+            return table_wise(rank=ranks[0], compute_kernel=kernel)
+        return column_wise(ranks=ranks, compute_kernel=kernel)
+
     plan: dict[str, EmbeddingModuleShardingPlan] = {}
     for path, collection in collections.items():
         plan[path] = construct_module_sharding_plan(
             collection,
-            {
-                config.name: row_wise(compute_kernel=kernel)
-                if sharding[config.name] == "row_wise"
-                else table_wise(rank=owner[config.name], compute_kernel=kernel)
-                for config in collection.embedding_bag_configs()
-            },
+            {config.name: placed(config.name) for config in collection.embedding_bag_configs()},
             sharder=sharder,
-            local_size=group_size,
-            world_size=group_size,
+            local_size=layout.group_size,
+            world_size=layout.group_size,
             device_type=device.type,
         )
     return ShardingPlan(plan)
@@ -114,11 +130,11 @@ def move_to_group(plan: ShardingPlan, layout: RankLayout, group: int, device: to
     return moved
 
 
-def _largest_first(sizes: Mapping[str, int], group_size: int) -> dict[str, int]:
-    """Table name to position in the group. Ties go by name, so that every rank finds the same answer."""
+def _largest_first(sizes: Mapping[tuple[str, int], int], group_size: int) -> dict[tuple[str, int], int]:
+    """Piece (table, number) to position in the group. Ties go by name, so that every rank finds the same."""
     load = [0] * group_size
     owner = {}
-    for name in sorted(sizes, key=lambda n: (-sizes[n], n)):
-        owner[name] = min(range(group_size), key=lambda position: load[position])
-        load[owner[name]] += sizes[name]
+    for piece in sorted(sizes, key=lambda p: (-sizes[p], p)):
+        owner[piece] = min(range(group_size), key=lambda position: load[position])
+        load[owner[piece]] += sizes[piece]
     return owner

@@ -2,11 +2,12 @@
 
 What happens, and where:
 
-    1. plan one sharding group of N ranks          plan.py
-    2. move the plan onto this rank's own group    plan.py
-    3. shard the tables inside the group           TorchRec's DistributedModelParallel
-    4. replicate the dense layers over all T       the same, by DistributedDataParallel
-    5. fill the tables, equal in every group       initial_weights.py
+    1. pool mixed means by sum and length          mean_pooling.py
+    2. plan one sharding group of N ranks          plan.py
+    3. move the plan onto this rank's own group    plan.py
+    4. shard the tables inside the group           TorchRec's DistributedModelParallel
+    5. replicate the dense layers over all T       the same, by DistributedDataParallel
+    6. fill the tables, equal in every group       initial_weights.py
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from torchrec.distributed.model_parallel import DistributedModelParallel
 
 from reference_impl import initial_weights
 from reference_impl.groups import ProcessGroups
+from reference_impl.mean_pooling import divide_mixed_means
 from reference_impl.optimizer import EmbeddingOptimizer
 from reference_impl.plan import ShardingType, move_to_group, plan_one_group
 from reference_impl.shards import local_shards
@@ -49,7 +51,8 @@ def shard_model(
     """
     layout = groups.layout
     sharder = EmbeddingBagCollectionSharder(fused_params=optimizer.fused_params())
-    plan = plan_one_group(model, sharding, layout.group_size, sharder, device)
+    divide_mixed_means(model, sharding)
+    plan = plan_one_group(model, sharding, layout, sharder, device)
     sharded = DistributedModelParallel(
         model,
         env=groups.env,

@@ -59,7 +59,8 @@ def gather_tables(
     """Whole tables and their row-wise moments, on the CPU of every rank of the group. Collective.
 
     Returns:
-        Weights [rows, dim] by table, and moments [rows] by table (none for SGD).
+        Weights [rows, dim] by table, and moments by table (none for SGD): [rows], or [rows, C] where the
+        table's columns are cut into C > 1 shards, each with moments of its own.
     """
     mine = [
         (
@@ -79,7 +80,10 @@ def gather_tables(
     weights, moments = {}, {}
     for table, parts in blocks.items():
         parts.sort(key=lambda block: block[1])
-        weights[table] = torch.cat([block[3] for block in parts])
+        # All blocks that start at one column, from the first row to the last.
+        strips = [[b for b in parts if b[2] == column] for column in sorted({b[2] for b in parts})]
+        weights[table] = torch.cat([torch.cat([b[3] for b in strip]) for strip in strips], dim=1)
         if parts[0][4] is not None:
-            moments[table] = torch.cat([block[4].reshape(-1) for block in parts])
+            of_strips = [torch.cat([b[4].reshape(-1) for b in strip]) for strip in strips]
+            moments[table] = of_strips[0] if len(strips) == 1 else torch.stack(of_strips, dim=1)
     return weights, moments

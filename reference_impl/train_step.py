@@ -6,11 +6,11 @@ import torch
 from torch import nn
 
 from reference_impl.batch import Batch
-from reference_impl.sync import ReplicaSync
+from reference_impl.sync.schedule import Schedule
 
 
 def train_step(
-    model: nn.Module, dense_optimizer: torch.optim.Optimizer, replica_sync: ReplicaSync, batch: Batch
+    model: nn.Module, dense_optimizer: torch.optim.Optimizer, replica_sync: Schedule, batch: Batch
 ) -> torch.Tensor:
     """Takes one step on this rank's share of the global batch.
 
@@ -33,7 +33,7 @@ def train_step(
     # The dense layers, equal on all T ranks.
     dense_optimizer.step()
 
-    # Across the groups: replicas of a shard have seen different samples; average them.
-    replica_sync()
+    # Across the groups: replicas of a shard have seen different samples; average them where it is due.
+    replica_sync.after_step()
 
     return loss.detach()

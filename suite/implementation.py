@@ -52,7 +52,10 @@ class Implementation(abc.ABC):
 
     @abc.abstractmethod
     def sync_replicas(self) -> None:
-        """Makes all replicas equal now. Nothing to do in 1D."""
+        """Makes all replicas equal now, where they are not. Nothing to do in 1D.
+
+        Called before evaluation: the last step need not have been one that syncs.
+        """
 
     @abc.abstractmethod
     def predict(self, batch: Batch) -> torch.Tensor:
@@ -71,7 +74,8 @@ class Implementation(abc.ABC):
     def gather_weights(self) -> Mapping[str, torch.Tensor]:
         """Unsharded tensors by name, on the CPU of every rank. Collective.
 
-        ``table.<name>`` [rows, dim], ``moment.<table>`` [rows] where the optimizer has row-wise moments,
+        ``table.<name>`` [rows, dim], ``moment.<table>`` where the optimizer has row-wise moments: [rows], or
+        [rows, C] where the table's columns are cut into C > 1 shards, each with moments of its own;
         ``dense.<parameter name>``. For replicas, the copy of the caller's own group.
         """
 

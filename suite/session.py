@@ -108,7 +108,8 @@ def run_one(
 def plan_sweep(base: RunSpec, world_sizes: Sequence[int], replica_groups: Sequence[int]) -> list[RunSpec]:
     """``base`` at every world size and every number of replica groups that divides it.
 
-    M = 1 runs on TorchRec's own 1D, whatever the implementation of ``base``, as what 2D is compared with.
+    M = 1 runs on TorchRec's own 1D, whatever the implementation of ``base``, as what 2D is compared with. It
+    has nothing to sync, so the sync's settings of ``base`` are for M > 1 alone.
 
     Raises:
         ConfigError: a number named twice, a world size that no M divides, an M that divides no world size,
@@ -137,12 +138,13 @@ def plan_sweep(base: RunSpec, world_sizes: Sequence[int], replica_groups: Sequen
                 f"none of the replica groups {list(replica_groups)} divides it.",
                 "Leave it out, or add 1 to --replica-groups.",
             )
+    one_d = {"implementation": SWEEP_1D, "sync_interval": 1, "sync_optimizer_state": "immediate"}
     return [
         validated(
             RunSpec,
             dict(base)
+            | (one_d if m == 1 else {})
             | {
-                "implementation": SWEEP_1D if m == 1 else base.implementation,
                 "layout": dict(base.layout) | {"world_size": t, "replica_groups": m},
             },
         )

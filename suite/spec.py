@@ -25,7 +25,8 @@ Name = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_]*$", max_length=64)]
 Reference = Annotated[str, Field(pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$")]
 Positive = Annotated[int, Field(strict=True, ge=1)]
 Scaling = Literal["strong", "weak"]
-ShardingType = Literal["table_wise", "row_wise"]
+ShardingType = Literal["table_wise", "row_wise", "column_wise"]
+SyncOptimizerState = Literal["immediate", "delayed"]
 OptimizerName = Literal["sgd", "rowwise_adagrad", "momentum_scaled_rowwise_adagrad"]
 
 
@@ -253,8 +254,12 @@ class RunSpec(Frozen):
     implementation: str = "reference_2d"
     layout: LayoutSpec = LayoutSpec()
     optimizer: OptimizerSpec = OptimizerSpec()
-    #: How replicas are averaged after each step; ``dense`` is an all-reduce of whole tables.
+    #: How replicas are averaged; ``dense`` is an all-reduce of whole tables.
     sync: Literal["dense"] = "dense"
+    #: Steps from one sync to the next.
+    sync_interval: Positive = 1
+    #: Whether a sync puts the averaged optimizer state to use at once, or the next one does.
+    sync_optimizer_state: SyncOptimizerState = "immediate"
     scaling: Scaling = "strong"
     steps: Positive = 50
     warmup_steps: Positive = 5
@@ -283,9 +288,28 @@ class RunSpec(Frozen):
                     "the workload has no such table.",
                     f"Use one of {sorted(known)}.",
                 )
+        self._syncs_can_be_measured()
         self._shards_are_not_empty()
-        self._mean_pooling_is_right()
         return self
+
+    def _syncs_can_be_measured(self) -> None:
+        if self.sync_optimizer_state == "delayed" and self.optimizer.name == "sgd":
+            raise InvalidConfiguration(
+                "sync_optimizer_state",
+                "delayed",
+                "sgd keeps no optimizer state.",
+                "Leave it out, or choose another optimizer.",
+            )
+        # Bytes are counted over the last sync_interval warm-up steps, and step times must hold a sync.
+        most = min(self.warmup_steps, self.steps - self.warmup_steps)
+        if self.layout.replica_groups > 1 and self.sync_interval > most:
+            raise InvalidConfiguration(
+                "sync_interval",
+                self.sync_interval,
+                f"the run has {self.warmup_steps} warm-up and {self.steps - self.warmup_steps} timed steps, "
+                "and a whole interval must fit into each.",
+                "Use more steps and warm-up steps, or sync more often.",
+            )
 
     def _shards_are_not_empty(self) -> None:
         # FBGEMM's CPU kernels read past the end of a shard with no rows.
@@ -302,18 +326,14 @@ class RunSpec(Frozen):
                     "Shard this table table_wise, or use more replica groups.",
                 )
 
-    def _mean_pooling_is_right(self) -> None:
-        # TorchRec 1.8 applies the row-wise mean divisor to features of other sharding types.
-        kinds = {self.layout.sharding_of(t.name) for t in self.workload.tables}
-        for table in self.workload.tables:
-            row_wise = self.layout.sharding_of(table.name) == "row_wise"
-            if len(kinds) > 1 and table.pooling == "mean" and row_wise:
-                raise InvalidConfiguration(
-                    f"tables.{table.name}.pooling",
-                    "mean",
-                    "TorchRec 1.8 pools wrongly when row-wise mean tables are mixed with other types.",
-                    "Shard all tables row_wise, or pool this table by sum.",
-                )
+    @property
+    def column_shards(self) -> dict[str, int]:
+        """Into how many column shards each table is cut: 1 where it is not column-wise."""
+        ranks = self.layout.ranks()
+        return {
+            t.name: ranks.column_shards(t.dim) if self.layout.sharding_of(t.name) == "column_wise" else 1
+            for t in self.workload.tables
+        }
 
     @property
     def global_batch(self) -> int:

@@ -61,6 +61,8 @@ def run_body(run: RunSpec, record: RunRecord | None, path: Path | None) -> dict[
         "replica_groups": run.layout.replica_groups,
         "placement": run.layout.placement,
         "sync": run.sync,
+        "sync_interval": run.sync_interval,
+        "sync_optimizer_state": run.sync_optimizer_state,
         "scaling": run.scaling,
         "global_batch": run.global_batch,
         "provenance": "measured" if record is None else record.provenance,
@@ -70,7 +72,7 @@ def run_body(run: RunSpec, record: RunRecord | None, path: Path | None) -> dict[
         "components": None,
         "rollups": None,
         "memory": {k: None if v is None else round(v) for k, v in memory.items()},
-        "collectives": _collectives(finished),
+        "collectives": _collectives(finished, run.sync_interval),
         "bytes": median("bytes"),
         "wire_bytes": median("wire_bytes"),
         "calls": median("calls"),
@@ -87,9 +89,18 @@ def outcome_body(outcome: Outcome) -> dict[str, Any]:
     return body | {"error": located(outcome.error, outcome.path), "environment": {"flags": flags}}
 
 
-def _collectives(finished: list[LaunchRecord]) -> list[dict[str, Any]] | None:
-    """What the rank that puts most on the wire sent in the last counted step of the first launch."""
-    counted = [rank.collectives[-1] for rank in finished[0].ranks if rank.collectives] if finished else []
+def _collectives(finished: list[LaunchRecord], sync_interval: int) -> list[dict[str, Any]] | None:
+    """What the rank that puts most on the wire sent in one step of the first launch.
+
+    The step is the last counted one that ended with a replica sync.
+    """
+    if not finished:
+        return None
+    counted = [
+        step
+        for rank in finished[0].ranks
+        for step in [x for x in rank.collectives if (x.step + 1) % sync_interval == 0][-1:]
+    ]
     if not counted:
         return None
     busiest = max(counted, key=lambda step: sum(c.wire_bytes for c in step.collectives))

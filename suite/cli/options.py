@@ -18,6 +18,7 @@ from suite.spec import (
     RunSpec,
     Scaling,
     ShardingType,
+    SyncOptimizerState,
     WorkloadSpec,
     validated,
 )
@@ -50,6 +51,17 @@ class RunOptions:
     ] = None
     sync: Annotated[
         str | None, typer.Option(metavar="NAME", help="How replicas are averaged. One of dense.")
+    ] = None
+    sync_interval: Annotated[
+        int | None, typer.Option(help="Steps from one averaging of the replicas to the next.  [default: 1]")
+    ] = None
+    sync_optimizer_state: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="Averaged optimizer state is used at once, or from the next averaging on. "
+            f"{_one_of(get_args(SyncOptimizerState))}",
+        ),
     ] = None
     sharding: Annotated[
         str | None,
@@ -111,6 +123,8 @@ class RunOptions:
         run = {
             "implementation": self.implementation,
             "sync": self.sync,
+            "sync_interval": self.sync_interval,
+            "sync_optimizer_state": self.sync_optimizer_state,
             "scaling": self.scaling,
             "seed": self.seed,
             "device": self.device,

@@ -69,11 +69,13 @@ def size(value: float | None) -> str:
 
 
 def label(run: RunSpec) -> str:
-    """A configuration in few letters: ``1D T=4``, ``2D T=4 M=2``."""
+    """A configuration in few letters: ``1D T=4``, ``2D T=4 M=2``, ``2D T=4 M=2 k=8 delayed``."""
     layout = run.layout
     if layout.replica_groups == 1:
         return f"1D T={layout.world_size}"
-    return f"2D T={layout.world_size} M={layout.replica_groups}"
+    interval = "" if run.sync_interval == 1 else f" k={run.sync_interval}"
+    state = "" if run.sync_optimizer_state == "immediate" else f" {run.sync_optimizer_state}"
+    return f"2D T={layout.world_size} M={layout.replica_groups}{interval}{state}"
 
 
 def runs_table(outcomes: Sequence[Outcome]) -> Table:
@@ -136,6 +138,12 @@ def _notes(outcomes: Sequence[Outcome]) -> Iterable[str]:
         if concerned:
             where = "all" if len(concerned) == len(outcomes) > 1 else ", ".join(concerned)
             yield f"{flag} ({where}): {text}."
+    splits = {tuple(o.run.column_shards.values()) for o in outcomes if o.run.optimizer.name != "sgd"}
+    if len(splits) > 1:
+        yield (
+            "columns are cut into unlike numbers of shards, and a row-wise optimizer keeps a moment for "
+            "each: the AUC compares optimizers, too."
+        )
     records = [o.record for o in outcomes if o.record is not None]
     intervals = [found for record in records if (found := summary(record, "step_ms"))]
     confidences = sorted({f"{i.confidence:.0%}" for i in intervals if i.confidence is not None})

@@ -16,6 +16,7 @@ from torchrec.optim.keyed import CombinedOptimizer, KeyedOptimizerWrapper
 
 from reference_impl import initial_weights
 from reference_impl.batch import Batch
+from reference_impl.mean_pooling import divide_mixed_means
 from reference_impl.plan import move_to_group, plan_one_group
 from suite.errors import ConfigError
 from suite.implementations.model import build_model
@@ -49,8 +50,9 @@ class Baseline1D(ShardedImplementation):
         model = build_model(run.workload, run.seed, device)
         sharder = EmbeddingBagCollectionSharder(fused_params=embedding_optimizer(run).fused_params())
         sharding = {t.name: run.layout.sharding_of(t.name) for t in run.workload.tables}
+        divide_mixed_means(model, sharding)
         layout = run.layout.ranks()
-        plan = plan_one_group(model, sharding, layout.group_size, sharder, device)
+        plan = plan_one_group(model, sharding, layout, sharder, device)
         sharded = DistributedModelParallel(
             model,
             env=ShardingEnv.from_process_group(world),

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import timedelta
 
 import torch
+import torch.distributed as dist
 
 from reference_impl.batch import Batch
 from reference_impl.groups import make_groups
 from reference_impl.sharded_model import shard_model
-from reference_impl.sync import DenseSync, NoSync, ReplicaSync
+from reference_impl.sync.contract import NoSync, ReplicaSync
+from reference_impl.sync.delayed import DelayedMomentsSync
+from reference_impl.sync.immediate import DenseSync
+from reference_impl.sync.schedule import Schedule
 from reference_impl.train_step import train_step
 from suite.implementations.model import build_model
 from suite.implementations.sharded import (
@@ -22,7 +27,7 @@ from suite.spec import RunSpec
 
 
 class Reference2D(ShardedImplementation):
-    """Tables sharded inside each of M groups, averaged between groups after every step."""
+    """Tables sharded inside each of M groups, averaged between groups on the run's schedule."""
 
     def __init__(self, run: RunSpec, device: torch.device) -> None:
         groups = make_groups(run.layout.ranks(), device, timedelta(seconds=run.stall_timeout_s))
@@ -37,14 +42,26 @@ class Reference2D(ShardedImplementation):
         )
         optimizer = dense_optimizer(run.optimizer.dense, dense_parameters(model).values())
         self._adopt(model, optimizer, groups.sharding)
-        self._sync: ReplicaSync = (
-            NoSync() if groups.replica is None else DenseSync(self.shards, groups.replica)
-        )
+        self._sync = self._replica_sync(run, groups.replica)
+        self._schedule = Schedule(self._sync, run.sync_interval)
+
+    def _replica_sync(self, run: RunSpec, replica: dist.ProcessGroup | None) -> ReplicaSync:
+        if replica is None:
+            return NoSync()
+        if run.sync_optimizer_state == "delayed":
+            return DelayedMomentsSync(self.shards, replica)
+        return DenseSync(self.shards, replica)
 
     def train_step(self, batch: Batch) -> torch.Tensor:
         """See the contract."""
-        return train_step(self.model, self.dense_optimizer, self._sync, batch)
+        return train_step(self.model, self.dense_optimizer, self._schedule, batch)
 
     def sync_replicas(self) -> None:
-        """See the contract. ``dense`` leaves replicas equal after every step; averaging again is harmless."""
-        self._sync()
+        """See the contract: a sync that comes early, unless the last step ended with one."""
+        self._schedule.catch_up()
+
+    def parameter_bytes(self) -> Mapping[str, int]:
+        """See the contract. Moments that wait for the next sync are optimizer state too."""
+        held = dict(super().parameter_bytes())
+        held["embedding_optimizer_state"] += self._sync.held_bytes()
+        return held

@@ -14,6 +14,7 @@ from torchrec.optim.optimizers import in_backward_optimizer_filter
 from reference_impl.batch import Batch
 from reference_impl.optimizer import EmbeddingOptimizer
 from reference_impl.shards import gather_tables, local_shards
+from suite.errors import ConfigError
 from suite.implementation import Implementation
 from suite.implementations.model import build_model
 from suite.spec import DenseOptimizerSpec, RunSpec
@@ -49,7 +50,22 @@ class ShardedImplementation(Implementation):
 
     @classmethod
     def check(cls, run: RunSpec) -> None:
-        """Builds a user's own model once, with its tables on the meta device, to see that it fits."""
+        """Refuses a sync schedule where there is nothing to sync, and a user's model that does not fit.
+
+        The model is built once, with its tables on the meta device.
+        """
+        if run.layout.replica_groups == 1:
+            for field, value, default in (
+                ("sync_interval", run.sync_interval, 1),
+                ("sync_optimizer_state", run.sync_optimizer_state, "immediate"),
+            ):
+                if value != default:
+                    raise ConfigError(
+                        field,
+                        value,
+                        "one replica group has nothing to sync.",
+                        "Leave it out, or use --replica-groups 2 or more.",
+                    )
         if run.workload.model.factory is not None:
             build_model(run.workload, run.seed, torch.device("cpu"))
 

@@ -1,4 +1,4 @@
-"""What one step sends, counted in the last counted step, on the rank that sends most."""
+"""What a step sends, on the rank that sends most: the mean over the last counted steps, sync to sync."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from suite.spec import RunSpec
 def _total(field: str) -> Callable[[RunSpec, LaunchRecord], float | None]:
     of = attrgetter(field)
 
-    def largest_rank(_run: RunSpec, launch: LaunchRecord) -> float | None:
-        counted = [rank.collectives[-1].collectives for rank in launch.ranks if rank.collectives]
-        return max((sum(of(c) for c in collectives) for collectives in counted), default=None)
+    def largest_rank(run: RunSpec, launch: LaunchRecord) -> float | None:
+        counted = [rank.collectives[-run.sync_interval :] for rank in launch.ranks if rank.collectives]
+        sent = ([sum(of(c) for c in step.collectives) for step in steps] for steps in counted)
+        return max((sum(steps) / len(steps) for steps in sent), default=None)
 
     return largest_rank
 

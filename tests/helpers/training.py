@@ -30,11 +30,25 @@ TABLES: tuple[dict[str, Any], ...] = (
 FEATURES = tuple(Feature(f, t["name"], t.get("pooling", "sum")) for t in TABLES for f in t["features"])
 #: Smallest and largest number of ids in a bag.
 BAG_SIZES = {"user": (1, 1), "clicked": (0, 5), "liked": (0, 3), "tag": (0, 4), "rare": (1, 2)}
-#: The sharding type of every table. TorchRec 1.8 cannot mix row-wise mean pooling with another type.
+#: The sharding type of every table; those not named are table-wise.
 SHARDING = {
     "table_wise": {},
     "row_wise": dict.fromkeys((t["name"] for t in TABLES), "row_wise"),
     "mixed": {"users": "row_wise", "products": "row_wise"},
+    "column_wise": dict.fromkeys((t["name"] for t in TABLES), "column_wise"),
+    # tags, which pools by mean, is row-wise beside tables of the other types.
+    "all_types": {"users": "row_wise", "products": "column_wise", "tags": "row_wise"},
+}
+#: Cases of their own, outside the matrix.
+SPECIAL_SHARDING = {
+    # With two ranks users goes to one, and tags and both column shards of rare to the other.
+    "column_shards_together": {"products": "row_wise", "rare": "column_wise"},
+    # tags in the other mixtures of mean pooling.
+    "row_mean_beside_tables": {"tags": "row_wise"},
+    "row_mean_beside_columns": {"tags": "row_wise"}
+    | dict.fromkeys(("users", "products", "rare"), "column_wise"),
+    "column_mean_beside_rows": {"users": "row_wise", "products": "row_wise", "tags": "column_wise"},
+    "table_mean_beside_columns": dict.fromkeys(("users", "products", "rare"), "column_wise"),
 }
 #: Large steps, so that ten of them move the tables far more than the tolerance of any comparison; an
 #: eps of the size of sqrt(v), so that it matters where it stands.
@@ -59,6 +73,8 @@ class Case:
     learning_rate: float | None = None
     dense_optimizer: str = "sgd"
     steps: int = STEPS
+    sync_interval: int = 1
+    sync_optimizer_state: str = "immediate"
 
     def __str__(self) -> str:
         default = Case(self.world_size, self.sharding)
@@ -75,6 +91,10 @@ class Case:
             words.append(f"G{self.global_batch}")
         if self.dense_optimizer != default.dense_optimizer:
             words.append(f"dense-{self.dense_optimizer}")
+        if self.sync_interval != 1:
+            words.append(f"every{self.sync_interval}")
+        if self.sync_optimizer_state != "immediate":
+            words.append(self.sync_optimizer_state)
         return "-".join(words)
 
     def but(self, **changes: Any) -> Case:
@@ -103,7 +123,7 @@ class Case:
                     "world_size": self.world_size,
                     "replica_groups": self.replica_groups,
                     "placement": self.placement,
-                    "sharding_by_table": SHARDING[self.sharding],
+                    "sharding_by_table": (SHARDING | SPECIAL_SHARDING)[self.sharding],
                 },
                 "optimizer": {
                     "name": self.optimizer,
@@ -115,6 +135,8 @@ class Case:
                         "learning_rate": DENSE_LEARNING_RATE[self.dense_optimizer],
                     },
                 },
+                "sync_interval": self.sync_interval,
+                "sync_optimizer_state": self.sync_optimizer_state,
                 "seed": SEED,
             }
         )
@@ -129,15 +151,18 @@ class Trained:
     """What one rank saw.
 
     Attributes:
-        initial, final: ``gather_weights()`` before the first and after the last step.
+        initial: ``gather_weights()`` before the first step.
+        final: the same after the last step and ``sync_replicas()``.
         losses: the local loss of every step (sum over local samples times T / G).
         digests: after every step, for each shard of this rank the hash of its weights' and moments' bits.
+        ended: the same after ``sync_replicas()``.
     """
 
     initial: dict[str, torch.Tensor]
     final: dict[str, torch.Tensor]
     losses: list[float]
     digests: list[dict[ShardKey, str]]
+    ended: dict[ShardKey, str]
 
 
 @functools.cache
@@ -190,8 +215,13 @@ def train(case: Case) -> Trained:
     for step in range(case.steps):
         batch = rank_batch(global_batch(step, case.global_batch), run, dist.get_rank())
         losses.append(float(model.train_step(batch)))
-        digests.append({(s.table, s.row_offset, s.column_offset): _digest(s) for s in model.shards})
-    return Trained(initial, dict(model.gather_weights()), losses, digests)
+        digests.append(_digests(model))
+    model.sync_replicas()
+    return Trained(initial, dict(model.gather_weights()), losses, digests, _digests(model))
+
+
+def _digests(model: Any) -> dict[ShardKey, str]:
+    return {(s.table, s.row_offset, s.column_offset): _digest(s) for s in model.shards}
 
 
 def _digest(shard: Any) -> str:

@@ -27,12 +27,21 @@ class TableOptimizer:
     c: float = 1.0
 
     def step(self, weight: torch.Tensor, moment: torch.Tensor, gradient: torch.Tensor) -> None:
-        """Updates weight [rows, D] and the row-wise second moment v [rows] in place."""
+        """Updates weight [rows, D] and the row-wise second moments v [rows, C] in place.
+
+        Columns are cut into C equal parts, and each part of a row is a row with a moment of its own.
+        """
         if self.kind == "sgd":
             weight -= self.learning_rate * gradient
             return
-        moment += gradient.square().mean(dim=1)
-        weight -= self.learning_rate * gradient / (torch.sqrt(moment / self.c) + self.eps).unsqueeze(1)
+        parts = moment.shape[1]
+        width = weight.shape[1] // parts
+        for p in range(parts):
+            columns = slice(p * width, (p + 1) * width)
+            g = gradient[:, columns]
+            moment[:, p] += g.square().mean(dim=1)
+            root = torch.sqrt(moment[:, p] / self.c)
+            weight[:, columns] -= self.learning_rate * g / (root + self.eps).unsqueeze(1)
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,11 @@ batch. One step:
     1. each group: forward with its own tables and the one set of dense layers
     2. each group: the gradient of the mean loss over its own samples steps its own tables
     3. the dense layers step by the gradient of the mean loss over all samples
-    4. tables and moments become the mean over the groups
+    4. after every k-th step, the sync: tables become the mean over the groups, and moments become
+
+           immediate    their mean over the groups
+           delayed      what was their mean over the groups at the sync before; at the first sync zero, which
+                        moments are before the first step
 
 M = 1 is plain training. Where M does not divide G, a group's gradient is its samples' sum times M / G, so
 that every sample of the global batch weighs the same.
@@ -27,7 +31,7 @@ from tests.oracle.optimizers import DenseOptimizer, TableOptimizer
 
 @dataclass
 class Group:
-    """One copy of the tables, [rows, D] each, and of their row-wise second moments, [rows] each."""
+    """One copy of the tables, [rows, D] each, and of their row-wise second moments, [rows, C] each."""
 
     tables: dict[str, torch.Tensor]
     moments: dict[str, torch.Tensor]
@@ -42,6 +46,9 @@ class Oracle:
         bottom, over: initial dense layers.
         table_optimizer, dense_optimizer: see there.
         replica_groups: M.
+        column_parts: C, into how many parts the columns of each table are cut. A part of a row has a moment.
+        sync_interval: k.
+        delayed: whether moments are one sync behind.
     """
 
     def __init__(
@@ -53,12 +60,18 @@ class Oracle:
         table_optimizer: TableOptimizer,
         dense_optimizer: DenseOptimizer,
         replica_groups: int,
+        column_parts: dict[str, int],
+        sync_interval: int = 1,
+        delayed: bool = False,
     ) -> None:
         self.features = list(features)
         self.groups = [
             Group(
                 {name: weight.to(torch.float64, copy=True) for name, weight in tables.items()},
-                {name: torch.zeros(len(weight), dtype=torch.float64) for name, weight in tables.items()},
+                {
+                    name: torch.zeros(len(weight), column_parts[name], dtype=torch.float64)
+                    for name, weight in tables.items()
+                },
             )
             for _ in range(replica_groups)
         ]
@@ -68,6 +81,10 @@ class Oracle:
         self._dense_moments = [torch.zeros_like(p) for p in self._dense]
         self._table_optimizer = table_optimizer
         self._dense_optimizer = dense_optimizer
+        self._sync_interval = sync_interval
+        self._delayed = delayed
+        self._steps = 0
+        self._mean_before = {name: torch.zeros_like(v) for name, v in self.groups[0].moments.items()}
 
     def step(self, batch: GlobalBatch) -> float:
         """Trains on one global batch; returns its mean loss, before the update."""
@@ -84,8 +101,15 @@ class Oracle:
                 self._table_optimizer.step(group.tables[name], group.moments[name], gradient * m / g)
         for p, moment, gradient in zip(self._dense, self._dense_moments, dense_gradients, strict=True):
             self._dense_optimizer.step(p, moment, gradient)
-        self._average()
+        self._steps += 1
+        if self._steps % self._sync_interval == 0:
+            self._sync()
         return loss
+
+    def finish(self) -> None:
+        """A last sync, unless the last step ended with one."""
+        if self._steps % self._sync_interval:
+            self._sync()
 
     def _gradients(
         self, group: Group, share: GlobalBatch
@@ -103,9 +127,11 @@ class Oracle:
         tables = dict(zip(group.tables, gradients, strict=False))
         return float(loss.detach()), tables, list(gradients[len(tables) :])
 
-    def _average(self) -> None:
+    def _sync(self) -> None:
         for name in self.groups[0].tables:
             weight = torch.stack([group.tables[name] for group in self.groups]).mean(0)
             moment = torch.stack([group.moments[name] for group in self.groups]).mean(0)
+            used = self._mean_before[name] if self._delayed else moment
+            self._mean_before[name] = moment
             for group in self.groups:
-                group.tables[name], group.moments[name] = weight.clone(), moment.clone()
+                group.tables[name], group.moments[name] = weight.clone(), used.clone()

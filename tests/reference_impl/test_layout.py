@@ -105,3 +105,23 @@ def test_impossible_layouts_are_refused_by_name(arguments: tuple, field: str) ->
 def test_the_remedy_lists_the_replica_groups_that_fit() -> None:
     with pytest.raises(InvalidConfiguration, match=r"\[1, 2, 3, 4, 6, 12\]"):
         RankLayout(12, 5)
+
+
+@pytest.mark.parametrize(
+    ("ranks", "groups", "dim", "shards"),
+    [
+        (4, 1, 16, 4),
+        (4, 2, 16, 2),
+        (4, 4, 16, 1),
+        (4, 1, 8, 2),  # shards have 4 columns or more
+        (4, 1, 4, 1),
+        (4, 1, 12, 3),
+        (4, 1, 24, 3),  # 24 / 4 = 6 is no multiple of 4
+        (4, 1, 20, 1),  # 20 / 5 would need five ranks
+        (8, 1, 128, 8),
+    ],
+)
+def test_columns_are_cut_into_as_many_equal_shards_as_fit(
+    ranks: int, groups: int, dim: int, shards: int
+) -> None:
+    assert RankLayout(ranks, groups).column_shards(dim) == shards

@@ -21,7 +21,7 @@ LR = LEARNING_RATE["rowwise_adagrad"]
 def _fifty_steps(optimizer: TableOptimizer) -> torch.Tensor:
     draw = torch.Generator().manual_seed(0)
     weight = torch.randn(20, 8, generator=draw, dtype=torch.float64)
-    moment = torch.zeros(20, dtype=torch.float64)
+    moment = torch.zeros(20, 1, dtype=torch.float64)
     for _ in range(50):
         optimizer.step(weight, moment, torch.randn(20, 8, generator=draw, dtype=torch.float64))
     return weight

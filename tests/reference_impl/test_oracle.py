@@ -18,6 +18,7 @@ from tests.helpers.training import (
     FEATURES,
     LEARNING_RATE,
     SHARDING,
+    SPECIAL_SHARDING,
     TABLES,
     Case,
     Trained,
@@ -51,8 +52,13 @@ MATRIX = [
 ]
 TWO_GROUPS = Case(4, "mixed", replica_groups=2)
 SPECIAL = [
+    # Mean pooling in all mixtures; "mixed" has a table-wise mean beside row-wise sums.
+    *(TWO_GROUPS.but(sharding=s) for s in SPECIAL_SHARDING if "mean" in s),
+    TWO_GROUPS.but(sharding="row_mean_beside_tables", replica_groups=1, implementation="baseline_1d"),
     # A c that is not M.
     TWO_GROUPS.but(optimizer="momentum_scaled_rowwise_adagrad", scale=3.0),
+    # Both column shards of a table on one rank.
+    TWO_GROUPS.but(sharding="column_shards_together"),
     # T does not divide G; fewer samples than ranks, so that some ranks have none.
     TWO_GROUPS.but(global_batch=13),
     TWO_GROUPS.but(global_batch=13, sharding="table_wise", replica_groups=1),
@@ -62,7 +68,16 @@ SPECIAL = [
     TWO_GROUPS.but(dense_optimizer="adagrad"),
     TWO_GROUPS.but(dense_optimizer="adagrad", replica_groups=1, implementation="baseline_1d"),
 ]
-CASES = MATRIX + SPECIAL
+#: Averaging every third of ten steps leaves one over, which ends in an early sync.
+SCHEDULES = [
+    Case(t, "mixed", replica_groups=m, optimizer=o, sync_interval=k, sync_optimizer_state=state)
+    for t, m in ((2, 2), (4, 2), (4, 4))
+    for k, state in ((3, "immediate"), (1, "delayed"), (3, "delayed"))
+    for o in OPTIMIZERS
+    if not (o == "sgd" and state == "delayed")
+]
+SCHEDULES.append(TWO_GROUPS.but(sync_interval=3, sync_optimizer_state="delayed", placement="contiguous"))
+CASES = MATRIX + SPECIAL + SCHEDULES
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -79,6 +94,7 @@ def test_ten_steps_equal_the_oracle(case: Case, trained: Callable[[Case], list[T
     ranks = trained(case)
     oracle = _oracle(case, ranks[0].initial)
     losses = [oracle.step(global_batch(step, case.global_batch)) for step in range(case.steps)]
+    oracle.finish()
 
     # A local loss carries T / G, so the mean over the T ranks is the global batch's mean loss.
     measured = torch.tensor([r.losses for r in ranks], dtype=torch.float64).mean(0)
@@ -91,7 +107,7 @@ def test_ten_steps_equal_the_oracle(case: Case, trained: Callable[[Case], list[T
 
 
 @pytest.mark.parametrize("case", [c for c in CASES if c.replica_groups > 1], ids=str)
-def test_replicas_are_bit_equal_after_every_step(
+def test_replicas_are_bit_equal_right_after_every_sync_and_then_alone(
     case: Case, trained: Callable[[Case], list[Trained]]
 ) -> None:
     ranks = trained(case)
@@ -101,10 +117,17 @@ def test_replicas_are_bit_equal_after_every_step(
         "interleaved": [range(i * m, (i + 1) * m) for i in range(n)],
         "contiguous": [range(i, case.world_size, n) for i in range(n)],
     }[case.placement]
-    for step in range(case.steps):
-        for members in replicas:
+    for members in replicas:
+        for step in range(case.steps):
             first, *others = (ranks[r].digests[step] for r in members)
-            assert all(other == first for other in others), f"step {step}, ranks {list(members)}"
+            if (step + 1) % case.sync_interval == 0:
+                assert all(other == first for other in others), f"step {step}, ranks {list(members)}"
+            else:
+                # Each group has trained on its own samples: no two have a shard in common.
+                assert not any(
+                    a == b for other in others for a, b in zip(first.items(), other.items(), strict=True)
+                )
+        assert all(ranks[r].ended == ranks[members[0]].ended for r in members)
 
 
 @pytest.mark.parametrize("case", MATRIX[:: len(OPTIMIZERS) + 1], ids=str)
@@ -132,7 +155,17 @@ def _oracle(case: Case, initial: dict[str, torch.Tensor]) -> Oracle:
         TableOptimizer(kind, LEARNING_RATE[case.optimizer], case.eps, c),
         DenseOptimizer(case.dense_optimizer, DENSE_LEARNING_RATE[case.dense_optimizer]),
         case.replica_groups,
+        _column_parts(case),
+        case.sync_interval,
+        case.sync_optimizer_state == "delayed",
     )
+
+
+def _column_parts(case: Case) -> dict[str, int]:
+    """By hand: 8 columns make two parts of 4 where a group has two ranks or more, else one part of 8."""
+    cut = 1 if case.world_size == case.replica_groups else 2
+    kinds = (SHARDING | SPECIAL_SHARDING)[case.sharding]
+    return {t["name"]: cut if kinds.get(t["name"]) == "column_wise" else 1 for t in TABLES}
 
 
 #: TorchRec's names of DLRM's layers, first to last.
@@ -146,10 +179,11 @@ def _layers(weights: dict[str, torch.Tensor], names: list[str]) -> list[Layer]:
 
 def _named(oracle: Oracle, with_moments: bool) -> dict[str, torch.Tensor]:
     """The oracle's tensors under the names that ``gather_weights`` uses."""
-    group = oracle.groups[0]  # all groups are equal after a step
+    group = oracle.groups[0]  # all groups are equal after a sync
     named = {f"table.{name}": weight for name, weight in group.tables.items()}
     if with_moments:
-        named |= {f"moment.{name}": moment for name, moment in group.moments.items()}
+        # One moment a row comes back as [rows], several as [rows, C].
+        named |= {f"moment.{name}": v.squeeze(1) for name, v in group.moments.items()}
     for names, layers in ((BOTTOM, oracle.bottom), (OVER, oracle.over)):
         for name, layer in zip(names, layers, strict=True):
             named |= {f"{name}.weight": layer.weight, f"{name}.bias": layer.bias}

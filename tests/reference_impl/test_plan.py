@@ -27,7 +27,7 @@ def _plan(group_size: int, **sharding: ShardingType) -> ShardingPlan:
     model = torch.nn.Module()
     model.tables = embedding_collection(TABLES)
     kinds: dict[str, ShardingType] = {t.name: sharding.get(t.name, "table_wise") for t in TABLES}
-    return plan_one_group(model, kinds, group_size, EmbeddingBagCollectionSharder(), CPU)
+    return plan_one_group(model, kinds, RankLayout(group_size), EmbeddingBagCollectionSharder(), CPU)
 
 
 def _table(plan: ShardingPlan, name: str) -> ParameterSharding:
@@ -110,7 +110,7 @@ def test_on_gpus_a_shard_is_on_its_ranks_own_device(
     model.tables = embedding_collection(TABLES)
     cuda = torch.device("cuda")
     plan = plan_one_group(
-        model, {t.name: "row_wise" for t in TABLES}, 4, EmbeddingBagCollectionSharder(), cuda
+        model, {t.name: "row_wise" for t in TABLES}, RankLayout(4), EmbeddingBagCollectionSharder(), cuda
     )
     moved = move_to_group(plan, RankLayout(8, 2, placement), 1, cuda)
     assert [where for where, _, _ in _shards(moved, "wide")] == devices
@@ -140,3 +140,18 @@ def test_collections_are_found_by_their_path() -> None:
     outer.tower = torch.nn.Module()
     outer.tower.tables = embedding_collection(TABLES)
     assert list(embedding_collections(outer)) == ["tower.tables"]
+
+
+def test_column_shards_are_placed_one_by_one_among_the_tables() -> None:
+    plan = _plan(2, wide="column_wise")
+    # 8 columns over two ranks are two shards of 4. In values: large 720 -> 0; middle 480 -> 1;
+    # wide's shards 400 -> 1 (880) and 400 -> 0 (1120); little 320 -> 1 (1200); tiny 240 -> 0 (1360).
+    assert _shards(plan, "wide") == [("rank:1/cpu", [0, 0], [100, 4]), ("rank:0/cpu", [0, 4], [100, 4])]
+    others = {t.name: _table(plan, t.name).ranks for t in TABLES if t.name != "wide"}
+    assert others == {"large": [0], "middle": [1], "little": [1], "tiny": [0]}
+
+
+def test_moving_replaces_the_ranks_of_column_shards() -> None:
+    moved = move_to_group(_plan(2, wide="column_wise"), RankLayout(4, 2), 1, CPU)
+    assert _table(moved, "wide").ranks == [3, 1]
+    assert [where for where, _, _ in _shards(moved, "wide")] == ["rank:3/cpu", "rank:1/cpu"]

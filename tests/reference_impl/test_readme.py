@@ -18,8 +18,10 @@ def test_examples_print_what_the_readme_shows() -> None:
 
 
 def test_reading_order_names_every_module_once() -> None:
-    listed = re.findall(r"^\| \[(\w+\.py)\]\(\1\)", (FOLDER / "README.md").read_text(), re.MULTILINE)
-    assert sorted(listed) == sorted(p.name for p in FOLDER.glob("*.py") if p.name != "__init__.py")
+    listed = re.findall(r"^\| \[([\w/]+\.py)\]\(\1\)", (FOLDER / "README.md").read_text(), re.MULTILINE)
+    assert sorted(listed) == sorted(
+        str(p.relative_to(FOLDER)) for p in FOLDER.rglob("*.py") if p.name != "__init__.py"
+    )
 
 
 def test_the_picture_is_there() -> None:

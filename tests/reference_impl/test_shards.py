@@ -14,16 +14,18 @@ from tests.helpers.training import TABLES, Case
 ROWS = {t["name"]: t["rows"] for t in TABLES}
 
 
-def _number_the_rows(case: Case) -> dict:
-    """Job: writes each row's number into the shards' weights and ten times that into their moments."""
+def _number_the_values(case: Case) -> dict:
+    """Job: numbers the values of the tables, see ``_weights`` and ``_moments``."""
     from suite.implementation import implementation_class
 
     model: Any = implementation_class(case.implementation)(case.run_spec(), torch.device("cpu"))
     for shard in model.shards:
-        rows = torch.arange(len(shard.weight), dtype=torch.float32) + shard.row_offset
-        shard.weight.detach().copy_(rows.unsqueeze(1).expand_as(shard.weight))
+        height, width = shard.weight.shape
+        rows = slice(shard.row_offset, shard.row_offset + height)
+        columns = slice(shard.column_offset, shard.column_offset + width)
+        shard.weight.detach().copy_(_weights(shard.rows)[rows, columns])
         if shard.moments is not None:
-            shard.moments.copy_(10 * rows)
+            shard.moments.copy_(_moments(shard.rows, 8)[rows, shard.column_offset])
     gathered = model.gather_weights()
     return {
         "where": [(s.table, s.row_offset, s.column_offset, tuple(s.weight.shape)) for s in model.shards],
@@ -33,28 +35,52 @@ def _number_the_rows(case: Case) -> dict:
     }
 
 
+def _weights(rows: int) -> torch.Tensor:
+    """Row r, column c holds r + 100 c."""
+    return torch.arange(rows).unsqueeze(1) + 100.0 * torch.arange(8)
+
+
+def _moments(rows: int, columns: int) -> torch.Tensor:
+    """Row r of a shard that starts at column c holds 10 r + c."""
+    return 10.0 * torch.arange(rows).unsqueeze(1) + torch.arange(columns)
+
+
 @pytest.mark.parametrize("groups", [1, 2, 4])
 @pytest.mark.parametrize("sharding", ["table_wise", "row_wise", "mixed"])
 def test_whole_tables_come_back_from_the_shards(
     sharding: str, groups: int, world: Callable[[int], World]
 ) -> None:
-    for rank in world(4).run(_number_the_rows, Case(4, sharding, replica_groups=groups)):
+    for rank in world(4).run(_number_the_values, Case(4, sharding, replica_groups=groups)):
         assert rank["gathered"].keys() == {f"{kind}.{name}" for name in ROWS for kind in ("table", "moment")}
         for name, rows in ROWS.items():
-            numbers = torch.arange(rows, dtype=torch.float32)
-            assert torch.equal(rank["gathered"][f"table.{name}"], numbers.unsqueeze(1).expand(rows, 8))
-            assert torch.equal(rank["gathered"][f"moment.{name}"], 10 * numbers)
+            assert torch.equal(rank["gathered"][f"table.{name}"], _weights(rows))
+            assert torch.equal(rank["gathered"][f"moment.{name}"], _moments(rows, 1)[:, 0])
+
+
+@pytest.mark.parametrize("sharding", ["column_wise", "column_shards_together"])
+def test_columns_come_back_in_order_and_moments_a_column_shard(
+    sharding: str, world: Callable[[int], World]
+) -> None:
+    """Two ranks a group: 8 columns are two shards, which start at columns 0 and 4."""
+    for rank in world(4).run(_number_the_values, Case(4, sharding, replica_groups=2)):
+        assert torch.equal(rank["gathered"]["table.rare"], _weights(7))
+        assert torch.equal(rank["gathered"]["moment.rare"], _moments(7, 5)[:, [0, 4]])
+
+
+def test_on_one_rank_columns_are_whole_and_so_are_moments(world: Callable[[int], World]) -> None:
+    for rank in world(2).run(_number_the_values, Case(2, "column_wise", replica_groups=2)):
+        assert torch.equal(rank["gathered"]["moment.rare"], _moments(7, 1)[:, 0])
 
 
 def test_sgd_has_no_moments(world: Callable[[int], World]) -> None:
-    for rank in world(2).run(_number_the_rows, Case(2, "mixed", optimizer="sgd")):
+    for rank in world(2).run(_number_the_values, Case(2, "mixed", optimizer="sgd")):
         assert rank["gathered"].keys() == {f"table.{name}" for name in ROWS}
         assert rank["bytes"]["embedding_optimizer_state"] == 0
 
 
 def test_row_wise_blocks_are_uneven_where_the_rows_are(world: Callable[[int], World]) -> None:
     """41 rows over four ranks: ceil(41 / 4) = 11 rows each, and 8 for the last."""
-    ranks = world(4).run(_number_the_rows, Case(4, "row_wise"))
+    ranks = world(4).run(_number_the_values, Case(4, "row_wise"))
     assert [[w for w in rank["where"] if w[0] == "users"] for rank in ranks] == [
         [("users", 0, 0, (11, 8))],
         [("users", 11, 0, (11, 8))],
@@ -66,7 +92,7 @@ def test_row_wise_blocks_are_uneven_where_the_rows_are(world: Callable[[int], Wo
 
 def test_replicas_find_their_shards_in_the_same_order(world: Callable[[int], World]) -> None:
     """The sync averages them position by position."""
-    ranks = world(4).run(_number_the_rows, Case(4, "mixed", replica_groups=2))
+    ranks = world(4).run(_number_the_values, Case(4, "mixed", replica_groups=2))
     assert ranks[0]["where"] == ranks[1]["where"]
     assert ranks[2]["where"] == ranks[3]["where"]
     assert ranks[0]["where"] != ranks[2]["where"]
@@ -75,7 +101,7 @@ def test_replicas_find_their_shards_in_the_same_order(world: Callable[[int], Wor
 @pytest.mark.parametrize("groups", [1, 2, 4])
 def test_bytes_are_those_of_the_groups_copy(groups: int, world: Callable[[int], World]) -> None:
     """Every group holds all tables once: 101 rows of 8 float32, and one float32 moment a row."""
-    ranks = world(4).run(_number_the_rows, Case(4, "mixed", replica_groups=groups))
+    ranks = world(4).run(_number_the_values, Case(4, "mixed", replica_groups=groups))
     held = [rank["bytes"] for rank in ranks]
     assert sum(b["embedding_weights"] for b in held) == groups * 101 * 8 * 4
     assert sum(b["embedding_optimizer_state"] for b in held) == groups * 101 * 4

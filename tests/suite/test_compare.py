@@ -15,6 +15,7 @@ from tests.helpers.records import (
     make_record,
     make_run,
     other,
+    tiny,
 )
 
 
@@ -31,6 +32,7 @@ def launches(step: float, count: int = 5, minute: int = 0, **changes: Any) -> li
 
 
 A = make_record(launches(10))
+RARELY = make_run(layout={"world_size": 2, "replica_groups": 2}, sync_interval=2)
 TWO_D = make_run(layout={"world_size": 2, "replica_groups": 2})
 
 
@@ -125,6 +127,12 @@ def test_what_differs_by_design_is_named_and_compared():
     assert rows(found)["bytes"].verdict == "equivalent"
 
 
+def test_runs_on_unlike_sync_schedules_are_not_the_same_training():
+    found = compare([make_record(launches(10), TWO_D)], [b(run=RARELY, launches=launches(10, auc=0.7499))])
+    assert [(d.field, d.before, d.after) for d in found.differences] == [("sync_interval", 1, 2)]
+    assert rows(found)["auc"].verdict == "inconclusive"
+
+
 UNLIKE = {
     "spec": {"run": make_run(workload=other())},
     "device": {"run": make_run(device="cuda"), "environment": make_environment(gpus=["X, 1 MiB, 5"])},
@@ -210,6 +218,28 @@ def test_worse_in_one_and_better_in_another_metric_is_worse_and_says_both():
 )
 def test_notes_on_what_a_verdict_rests_on(changes, words):
     assert any(words in note for note in compare([A], [b(**changes)]).notes)
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "groups", "flagged"),
+    [("rowwise_adagrad", 2, True), ("rowwise_adagrad", 1, False), ("sgd", 2, False)],
+)
+def test_another_column_split_is_another_optimizer_where_there_are_moments(optimizer, groups, flagged):
+    """Dim 8 over two ranks is two shards, over one rank one."""
+    plain = tiny().model_dump(mode="json")
+    for table in plain["tables"]:
+        table["dim"] = 8
+    plain["model"]["bottom_mlp"] = [8]
+    one, other = (
+        make_run(
+            workload=plain,
+            layout={"world_size": 2, "replica_groups": m, "sharding": "column_wise"},
+            optimizer={"name": optimizer},
+        )
+        for m in (1, groups)
+    )
+    found = compare([make_record(launches(10), one)], [b(run=other)])
+    assert any("a moment for each" in note for note in found.notes) == flagged
 
 
 def test_interleaved_sides_carry_no_such_note():

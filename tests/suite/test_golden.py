@@ -40,6 +40,13 @@ def test_speed_follows_from_the_step_time():
     assert speeds == pytest.approx([256_000 / step for step in FIGURES["step_ms"]])
 
 
+def test_a_setting_that_it_does_not_name_is_what_every_run_had():
+    """Records of before there was a choice were averaged after every step, moments with the weights."""
+    assert "sync_interval" not in PATH.read_text()
+    run = read(PATH).run
+    assert (run.sync_interval, run.sync_optimizer_state) == (1, "immediate")
+
+
 def test_its_summary():
     found = median_interval(METRICS["step_ms"].values(read(PATH)))
     assert found is not None

@@ -149,6 +149,15 @@ def test_a_sweep_takes_the_groups_that_divide_each_world_size_and_1d_for_one_gro
     assert {run.workload.spec_hash for run in runs} == {make_run().workload.spec_hash}
 
 
+def test_in_a_sweep_the_sync_schedule_is_for_2d_alone():
+    base = make_run(sync_interval=2, sync_optimizer_state="delayed")
+    runs = session.plan_sweep(base, [2], [1, 2])
+    assert [(run.sync_interval, run.sync_optimizer_state) for run in runs] == [
+        (1, "immediate"),
+        (2, "delayed"),
+    ]
+
+
 @pytest.mark.parametrize(
     ("sizes", "groups", "field", "value", "words"),
     [

@@ -183,6 +183,8 @@ def test_one_dim_and_layers_are_asked_of_dlrm_alone() -> None:
         ("optimizer.name", "adam", "optimizer.name"),
         ("optimizer.scale", 2.0, "optimizer.scale"),
         ("sync", "sparse", "sync"),
+        ("sync_interval", 1.5, "sync_interval"),
+        ("sync_optimizer_state", "never", "sync_optimizer_state"),
         ("scaling", "some", "scaling"),
         ("steps", 5, "steps"),
         ("warmup_steps", 0, "warmup_steps"),
@@ -214,17 +216,6 @@ def test_row_wise_needs_rows_on_every_rank(rows: int, fits: bool) -> None:
         with pytest.raises(ConfigError) as caught:
             validated(RunSpec, run)
         assert caught.value.report.field == "tables.user.rows"
-
-
-@pytest.mark.parametrize(("others", "fits"), [("table_wise", False), ("row_wise", True)])
-def test_row_wise_mean_pooling_is_not_mixed_with_other_sharding(others: str, fits: bool) -> None:
-    layout = {"world_size": 2, "sharding": others, "sharding_by_table": {"item": "row_wise"}}
-    if fits:
-        validated(RunSpec, {"workload": content(), "layout": layout})
-    else:
-        with pytest.raises(ConfigError) as caught:
-            validated(RunSpec, {"workload": content(), "layout": layout})
-        assert caught.value.report.field == "tables.item.pooling"
 
 
 @pytest.mark.parametrize(("scaling", "expected"), [("strong", 16), ("weak", 32)])

@@ -40,6 +40,20 @@ WRONG = [
     (["run", TINY, "--replica-groups", "0"], "layout.replica_groups", 0, "greater than or equal to 1"),
     (["run", TINY, "--placement", "random"], "layout.placement", "random", "interleaved"),
     (["run", TINY, "--sync", "sparse"], "sync", "sparse", "dense"),
+    (["run", TINY, "--sync-interval", "0"], "sync_interval", 0, "greater than or equal to 1"),
+    (
+        ["run", TINY, "--world-size", "2", "--replica-groups", "2", "--sync-interval", "3"],
+        "sync_interval",
+        3,
+        "2 warm-up and 4 timed steps",
+    ),
+    (["run", TINY, "--sync-optimizer-state", "late"], "sync_optimizer_state", "late", "delayed"),
+    (
+        ["run", TINY, "--sync-optimizer-state", "delayed", "--optimizer", "sgd"],
+        "sync_optimizer_state",
+        "delayed",
+        "no optimizer state",
+    ),
     (["run", TINY, "--implementation", "mine"], "implementation", "mine", "no such implementation"),
     (
         ["run", TINY, "--implementation", "json:dumps"],

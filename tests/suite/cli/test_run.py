@@ -27,6 +27,8 @@ def test_the_document(cli):
         "replica_groups": 2,
         "placement": "interleaved",
         "sync": "dense",
+        "sync_interval": 1,
+        "sync_optimizer_state": "immediate",
         "provenance": "measured",
         "launches": 3,
         "components": None,
@@ -87,13 +89,15 @@ def test_in_words_and_where_the_record_is(cli):
 def test_options_reach_the_run_and_what_is_left_out_is_the_workloads_default(cli, launched):
     cli("run", TINY, "--seed", "7", "--learning-rate", "0.5", "--sharding", "row_wise,products=table_wise",
         "--placement", "contiguous", "--world-size", "2", "--scaling", "weak", "--data", "mine",
-        "--dense-learning-rate", "0.25", "--stall-timeout", "9", "--steps", "9")  # fmt: skip
+        "--dense-learning-rate", "0.25", "--stall-timeout", "9", "--steps", "9", "--replica-groups", "2",
+        "--sync-interval", "2", "--sync-optimizer-state", "delayed")  # fmt: skip
     ((run, _),) = launched
     assert run.seed == 7
     assert (run.optimizer.name, run.optimizer.learning_rate) == ("rowwise_adagrad", 0.5)
     assert (run.optimizer.dense.name, run.optimizer.dense.learning_rate) == ("adagrad", 0.25)
     assert (run.layout.sharding, run.layout.sharding_by_table) == ("row_wise", {"products": "table_wise"})
     assert run.layout.placement == "contiguous"
+    assert (run.sync_interval, run.sync_optimizer_state) == (2, "delayed")
     assert run.global_batch == 8
     assert run.workload.data.location == "mine"
     assert run.stall_timeout_s == 9

@@ -1,9 +1,12 @@
 from __future__ import annotations
 
 import pytest
+from rich.console import Console
 
-from suite.cli.tables import interval, measured, number, size
+from suite.cli.tables import interval, label, measured, number, show_runs, size
+from suite.session import Outcome
 from suite.statistics import Interval
+from tests.helpers.records import make_record, make_run, tiny
 
 
 @pytest.mark.parametrize(
@@ -33,3 +36,37 @@ def test_intervals():
     assert interval(None) == "-"
     assert interval(Interval(median=5)) == "5.00"
     assert interval(Interval(median=5, low=4.5, high=12, confidence=0.75)) == "5.00 [4.50, 12.0]"
+
+
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        ({}, "1D T=2"),
+        ({"layout": {"world_size": 4, "replica_groups": 2}}, "2D T=4 M=2"),
+        ({"layout": {"world_size": 4, "replica_groups": 2}, "sync_interval": 2}, "2D T=4 M=2 k=2"),
+        (
+            {"layout": {"world_size": 4, "replica_groups": 2}, "sync_optimizer_state": "delayed"},
+            "2D T=4 M=2 delayed",
+        ),
+    ],
+)
+def test_labels(changes, text):
+    assert label(make_run(**changes)) == text
+
+
+@pytest.mark.parametrize(("optimizer", "noted"), [("rowwise_adagrad", True), ("sgd", False)])
+def test_an_unlike_column_split_is_noted_under_the_table(optimizer, noted, capsys):
+    plain = tiny().model_dump(mode="json")
+    for table in plain["tables"]:
+        table["dim"] = 8
+    plain["model"]["bottom_mlp"] = [8]
+    runs = [
+        make_run(
+            workload=plain,
+            layout={"world_size": 2, "replica_groups": m, "sharding": "column_wise"},
+            optimizer={"name": optimizer},
+        )
+        for m in (1, 2)
+    ]
+    show_runs([Outcome(run, make_record(run=run), None, None) for run in runs], Console(width=200))
+    assert ("the AUC compares optimizers, too" in capsys.readouterr().out) == noted

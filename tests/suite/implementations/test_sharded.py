@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from itertools import chain
 
+import pytest
 import torch
 import torch.distributed as dist
 
+from suite.errors import ConfigError
 from suite.implementations.sharded import TORCHREC_RANGES
 from tests.helpers.distributed import World
 from tests.helpers.training import Case, global_batch, rank_batch
@@ -31,3 +33,29 @@ def test_every_components_ranges_are_emitted(world: Callable[[int], World]) -> N
     emitted = set().union(*world(4).run(_emitted, Case(4, "mixed", replica_groups=2)))
     prefixes = set(chain.from_iterable(TORCHREC_RANGES.values()))
     assert not {prefix for prefix in prefixes if not any(name.startswith(prefix) for name in emitted)}
+
+
+@pytest.mark.parametrize("implementation", ["reference_2d", "baseline_1d"])
+@pytest.mark.parametrize("schedule", [{"sync_interval": 3}, {"sync_optimizer_state": "delayed"}])
+def test_a_sync_schedule_without_replicas_is_refused(schedule: dict, implementation: str) -> None:
+    from suite.implementation import implementation_class
+
+    run = Case(2, "mixed", implementation=implementation).but(**schedule).run_spec()
+    with pytest.raises(ConfigError, match="one replica group has nothing to sync") as error:
+        implementation_class(implementation).check(run)
+    assert error.value.report.field in schedule
+
+
+def _bytes(case: Case) -> int:
+    """Job: the optimizer state of this rank."""
+    from suite.implementation import implementation_class
+
+    model = implementation_class(case.implementation)(case.run_spec(), torch.device("cpu"))
+    return model.parameter_bytes()["embedding_optimizer_state"]
+
+
+def test_delayed_moments_are_held_twice(world: Callable[[int], World]) -> None:
+    """Each of two ranks has all 101 rows, a float32 moment each."""
+    case = Case(2, "mixed", replica_groups=2)
+    assert world(2).run(_bytes, case) == [101 * 4] * 2
+    assert world(2).run(_bytes, case.but(sync_optimizer_state="delayed")) == [2 * 101 * 4] * 2

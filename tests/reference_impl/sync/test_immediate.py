@@ -21,7 +21,7 @@ def _sync_rank_numbers(case: Case) -> list[tuple[set[float], set[float]]]:
         shard.weight.detach().fill_(dist.get_rank())
         if shard.moments is not None:
             shard.moments.fill_(10 * dist.get_rank())
-    model.sync_replicas()
+    model._sync.average()
     return [
         (
             set(s.weight.flatten().tolist()),
@@ -59,11 +59,11 @@ def test_without_moments_weights_alone_are_averaged(world: Callable[[int], World
 
 def _sync_of_no_shards() -> None:
     """Job: a rank of a large group may hold no table."""
-    from reference_impl.sync import DenseSync
+    from reference_impl.sync.immediate import DenseSync
 
     world = dist.group.WORLD
     assert world is not None
-    DenseSync([], world)()
+    DenseSync([], world).average()
 
 
 def test_a_rank_without_shards_has_nothing_to_sync(world: Callable[[int], World]) -> None:

@@ -1,0 +1,40 @@
+"""Contract of a sync strategy, and the strategy of 1D."""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Sequence
+
+import torch
+import torch.distributed as dist
+
+
+class ReplicaSync(abc.ABC):
+    """What one sync does. ``Schedule`` decides when."""
+
+    @abc.abstractmethod
+    def average(self) -> None:
+        """Makes the replicas equal, weights and moments, to the last bit. Collective over the replica set."""
+
+    def held_bytes(self) -> int:
+        """Bytes of optimizer state that the strategy itself keeps on this rank from one sync to the next."""
+        return 0
+
+
+class NoSync(ReplicaSync):
+    """1D: there is one copy."""
+
+    def average(self) -> None:
+        """Nothing to do."""
+
+
+@torch.no_grad()
+def average_(tensors: Sequence[torch.Tensor], replica: dist.ProcessGroup) -> None:
+    """Replaces tensors by their mean over the group, in one coalesced all-reduce.
+
+    A sum, then a division: gloo has no mean.
+    """
+    if not tensors:  # a rank of a large group may hold no table, and then its replicas hold none
+        return
+    replica.allreduce_coalesced(list(tensors)).wait()
+    torch._foreach_div_(list(tensors), replica.size())
