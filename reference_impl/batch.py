@@ -7,6 +7,8 @@ from dataclasses import dataclass
 import torch
 from torchrec.sparse.jagged_tensor import KeyedJaggedTensor
 
+from reference_impl.errors import InvalidConfiguration
+
 
 @dataclass(frozen=True)
 class Batch:
@@ -25,6 +27,22 @@ class Batch:
     sparse: KeyedJaggedTensor
     labels: torch.Tensor
     loss_scale: float
+
+    def logits_of(self, output: torch.Tensor) -> torch.Tensor:
+        """The logits of the B samples, shape [B], out of a model's output for all P, [P] or [P, 1].
+
+        Raises:
+            InvalidConfiguration: the model does not return one logit a sample.
+        """
+        padded = self.dense.shape[0]
+        if output.numel() != padded:
+            raise InvalidConfiguration(
+                "model.factory",
+                list(output.shape),
+                f"this is the shape of the model's output for {padded} samples.",
+                "Return one logit a sample.",
+            )
+        return output.reshape(-1)[: len(self.labels)]
 
     def padded_to(self, size: int) -> Batch:
         """The same samples, followed by empty ones (dense features zero, no ids) up to P = ``size``.

@@ -21,7 +21,7 @@ def train_step(
 
     # Inside the sharding group: ids go to the ranks that own the rows (input_dist), rows are looked up
     # and pooled there (lookup), pooled embeddings come back (output_dist); then the dense layers.
-    logits = model(batch.dense, batch.sparse).reshape(-1)[: len(batch.labels)]
+    logits = batch.logits_of(model(batch.dense, batch.sparse))
     loss = batch.loss_scale * nn.functional.binary_cross_entropy_with_logits(
         logits, batch.labels, reduction="sum"
     )

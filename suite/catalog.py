@@ -13,8 +13,8 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-from suite.errors import ConfigError, SuiteError
-from suite.loading import load_attribute
+from suite.errors import ConfigError
+from suite.loading import load_attribute, user_code
 from suite.spec import DataSpec, WorkloadSpec, config_errors, validated
 
 SPECS = "workloads.specs"
@@ -65,18 +65,9 @@ def workload_names() -> list[str]:
 
 def _call(reference: str) -> WorkloadSpec:
     function = load_attribute(reference, "workload")
-    try:
-        with config_errors():
-            workload = function()
-    except SuiteError:
-        raise
-    except Exception as error:  # a user's function may raise anything
-        raise ConfigError(
-            "workload",
-            reference,
-            f"it raised {type(error).__name__}: {error}",
-            "It is called without arguments and must return a WorkloadSpec.",
-        ) from error
+    remedy = "It is called without arguments and must return a WorkloadSpec."
+    with user_code("workload", reference, remedy), config_errors():
+        workload = function()
     if not isinstance(workload, WorkloadSpec):
         raise ConfigError(
             "workload",
@@ -94,7 +85,7 @@ def _read_toml(path: Path) -> dict[str, Any]:
         raise ConfigError(
             "workload", str(path), f"the file cannot be read: {error.strerror}.", "Check the path."
         ) from error
-    except ValueError as error:  # TOMLDecodeError says line and column; also text that is not UTF-8
+    except (ValueError, RecursionError) as error:  # not UTF-8, not TOML (it says where), nested too deep
         raise ConfigError(
             "workload",
             str(path),

@@ -1,7 +1,7 @@
 """A user's own generator of samples as a data source.
 
 ``data.source`` may name a function ``(workload, seed) -> Iterator[Samples]`` that yields blocks of any
-size. The stream is the blocks one after the other, and every rank reads all of it and keeps its own
+size but 0. The stream is the blocks one after the other, and every rank reads all of it and keeps its own
 slices: simple to write, at the price that every rank pays for generating everything. A source whose
 samples can be reached by index derives from ``suite.data.DataSource`` instead.
 
@@ -18,10 +18,15 @@ from typing import Any, ClassVar
 import numpy as np
 
 from suite.data import DataSource, Samples
-from suite.errors import ConfigError, SuiteError
+from suite.errors import ConfigError
+from suite.loading import user_code
 from suite.samples_check import check_samples
 from suite.spec import WorkloadSpec
 
+#: Held-out samples are kept in memory, by the parent and by every rank.
+MOST_EVALUATION_SAMPLES = 10**8
+
+_END: Any = object()
 Generate = Callable[[WorkloadSpec, int], Iterable[Samples]]
 
 
@@ -82,20 +87,27 @@ class _StreamSource(DataSource):
     @classmethod
     def _blocks(cls, workload: WorkloadSpec, seed: int) -> Iterator[Samples]:
         """The function's blocks, checked; what it raises becomes a ConfigError."""
-        try:
-            for block in cls.generate(workload, seed):
+        reference = workload.data.source
+        remedy = "It is called as function(workload, seed) and must yield suite.data.Samples."
+        stream: Iterator[Samples] | None = None
+        while True:
+            # Not around the yield: what runs between two blocks is not the user's code.
+            with user_code("data.source", reference, remedy, kind="bad_data"):
+                if stream is None:
+                    stream = iter(cls.generate(workload, seed))
+                block = next(stream, _END)
+                if block is _END:
+                    return
                 check_samples(block, workload, len(block.labels) if isinstance(block, Samples) else 0)
-                yield block
-        except SuiteError:
-            raise
-        except Exception as error:  # a user's function may raise anything
-            raise ConfigError(
-                "data.source",
-                workload.data.source,
-                f"it raised {type(error).__name__}: {error}",
-                "It is called as function(workload, seed) and must yield suite.data.Samples.",
-                kind="bad_data",
-            ) from error
+            if not len(block.labels):  # nothing but such blocks would be read for ever
+                raise ConfigError(
+                    "data.source",
+                    reference,
+                    "it yielded a block of no samples.",
+                    "Yield blocks of one sample or more, and end the stream by returning.",
+                    kind="bad_data",
+                )
+            yield block
 
     def _take(self, start: int, stop: int) -> Samples:
         if start < self._position:
@@ -133,6 +145,13 @@ def _evaluation_samples(workload: WorkloadSpec) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or value < 0:
         raise ConfigError(
             "data.options.evaluation_samples", value, "this is not a number of samples.", "Use 0 or more."
+        )
+    if value > MOST_EVALUATION_SAMPLES:
+        raise ConfigError(
+            "data.options.evaluation_samples",
+            value,
+            "held-out samples are kept in memory, and these are too many.",
+            f"Use {MOST_EVALUATION_SAMPLES} or fewer.",
         )
     return value
 

@@ -210,7 +210,14 @@ def check_host_name(name: str, resolve: Callable[[str], str]) -> Check:
 
 def check_runs_folder(runs_dir: Path) -> Check:
     """Records can be written where they go. Creates nothing."""
-    nearest = next(p for p in (runs_dir.absolute(), *runs_dir.absolute().parents) if p.exists())
+    try:
+        nearest = next(p for p in (runs_dir.absolute(), *runs_dir.absolute().parents) if p.exists())
+    except OSError as error:  # no permission on a folder above it, a name too long, no working folder
+        return _fail(
+            "runs folder",
+            f"{runs_dir} cannot be looked at: {error.strerror}.",
+            "Name another folder with --runs.",
+        )
     if not nearest.is_dir() or not os.access(nearest, os.W_OK | os.X_OK):
         return _fail(
             "runs folder",

@@ -1,7 +1,7 @@
 """Contract: what an implementation of sharded training is.
 
 Three kinds fit: TorchRec's own 1D (``baseline_1d``), the reference 2D (``reference_2d``), and anyone's
-own by ``module:Class``. A missing method fails when the class is built. The timed loop calls
+own by ``module:Class``. A missing method fails before anything is launched. The timed loop calls
 ``train_step`` and nothing else between reading the clock twice.
 """
 
@@ -84,7 +84,7 @@ def implementation_class(name: str) -> type[Implementation]:
     """The class behind a short name or ``module:Class``.
 
     Raises:
-        ConfigError: unknown short name, or not an Implementation.
+        ConfigError: unknown short name, not an Implementation, or a method is missing.
     """
     if ":" not in name and name not in BUILT_IN:
         raise ConfigError(
@@ -101,4 +101,7 @@ def implementation_class(name: str) -> type[Implementation]:
             "this is not an Implementation.",
             "Derive it from suite.implementation.Implementation.",
         )
+    if found.__abstractmethods__:
+        missing = ", ".join(sorted(found.__abstractmethods__))
+        raise ConfigError("implementation", name, f"it does not define {missing}.", "Define all of them.")
     return found

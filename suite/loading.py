@@ -8,9 +8,36 @@ from __future__ import annotations
 import importlib
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stdout
 from typing import Any
 
-from suite.errors import ConfigError
+from reference_impl.errors import InvalidConfiguration
+from suite.errors import ConfigError, SuiteError
+
+_MISSING = object()
+
+
+@contextmanager
+def user_code(
+    field: str, value: object, remedy: str, what: str = "it raised", kind: str = "bad_input"
+) -> Iterator[None]:
+    """Around code of the user's own: it may raise anything, exit, and print.
+
+    What it prints goes to stderr, so that stdout holds the result alone.
+
+    Raises:
+        ConfigError: the code's own one, or one that tells what it raised.
+    """
+    try:
+        with redirect_stdout(sys.stderr):
+            yield
+    except (SuiteError, KeyboardInterrupt):
+        raise
+    except InvalidConfiguration as error:
+        raise ConfigError.from_invalid(error) from error
+    except BaseException as error:  # also SystemExit, which would end the suite without a word
+        raise ConfigError(field, value, f"{what} {type(error).__name__}: {error}", remedy, kind) from error
 
 
 def load_attribute(reference: str, field: str) -> Any:
@@ -27,23 +54,34 @@ def load_attribute(reference: str, field: str) -> Any:
             "this is not of the form module:attribute.",
             "Write it like my_package.my_file:MyClass.",
         )
-    if os.getcwd() not in sys.path:
-        sys.path.insert(0, os.getcwd())
-    try:
-        module = importlib.import_module(module_name)
-    except Exception as error:  # a user's module may raise anything while it is imported
-        raise ConfigError(
-            field,
-            reference,
-            f"module {module_name!r} does not import: {type(error).__name__}: {error}",
-            "Run from the folder that holds it, or install it in this environment.",
-        ) from error
-    try:
-        return getattr(module, attribute)
-    except AttributeError as error:
+    folder = _working_folder()
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
+    with user_code(
+        field,
+        reference,
+        "Run from the folder that holds it, or install it in this environment.",
+        f"module {module_name!r} does not import:",
+    ):
+        found = getattr(importlib.import_module(module_name), attribute, _MISSING)
+    if found is _MISSING:
         raise ConfigError(
             field,
             reference,
             f"module {module_name!r} has no attribute {attribute!r}.",
             "Check the name after the colon.",
+        )
+    return found
+
+
+def _working_folder() -> str:
+    try:
+        return os.getcwd()
+    except OSError as error:
+        raise ConfigError(
+            "working folder",
+            None,
+            f"it cannot be used: {error.strerror}.",
+            "Change to a folder that exists.",
+            kind="environment",
         ) from error

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 from datetime import timedelta
+from typing import Any
 
+import numpy as np
 import torch
 import torch.distributed as dist
 
 from suite.batches import RankBatches
 from suite.collectives import GroupNames
-from suite.data import open_source
+from suite.data import DataSource, open_source
 from suite.errors import ConfigError
 from suite.evaluation import predict
 from suite.implementation import implementation_class
@@ -35,13 +38,13 @@ def run_rank(job: Job, rank: int, reporter: Reporter) -> RankOutput:
         RunFailed: the loss is not finite.
     """
     run = job.run
-    torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
     torch.manual_seed(run.seed)
     device = _device(run)
     _join(run, rank)
 
     reporter.at("build")
     source = open_source(run.workload, run.seed)
+    data = description(source, run.workload.data.source) if rank == 0 else {}
     implementation = implementation_class(run.implementation)(run, device)
     batches = RankBatches(run, source, rank, device)
     memory = PeakMemory(device)
@@ -79,9 +82,40 @@ def run_rank(job: Job, rank: int, reporter: Reporter) -> RankOutput:
     if rank > 0:
         return RankOutput(record=record)
     # Scoring is rank 0's alone and may take long: the others have been let go.
-    data = source.describe()
     score = None if predictions is None else quality(*predictions, data.get("split", "evaluation"))
     return RankOutput(record=record, quality=score, data=data)
+
+
+def description(source: DataSource, reference: str) -> dict[str, Any]:
+    """What a source says of itself, as the record holds it: numpy's numbers become Python's.
+
+    Raises:
+        ConfigError: ``data.source``, of kind ``bad_data``: the record cannot hold it. Asked for before the
+            training, so that none is lost for it.
+    """
+    told: object = source.describe()
+    try:
+        # To bytes, which a lone surrogate cannot become.
+        data = json.loads(json.dumps(told, default=_python_number, ensure_ascii=False).encode())
+        if not isinstance(data, dict):
+            raise TypeError(f"{type(told).__name__} is no dict")
+        if not isinstance(data.get("split", ""), str):
+            raise TypeError(f"split is {data['split']!r}, no text")
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ConfigError(
+            "data.source",
+            reference,
+            f"what its describe() returns does not fit a record: {error}.",
+            "Return a dict of text, numbers, lists and dicts, with split as text.",
+            kind="bad_data",
+        ) from error
+    return data
+
+
+def _python_number(value: object) -> object:
+    if isinstance(value, np.generic):
+        return value.item()
+    raise TypeError(f"{type(value).__name__} is not JSON")
 
 
 def _device(run: RunSpec) -> torch.device:

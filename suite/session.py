@@ -12,7 +12,7 @@ from suite.data import source_class
 from suite.environment import capture, visible_gpus
 from suite.errors import ConfigError, ErrorReport, RunFailed
 from suite.implementation import implementation_class
-from suite.loading import load_attribute
+from suite.loading import load_attribute, user_code
 from suite.record import LaunchRecord, RunRecord
 from suite.spec import RunSpec, validated
 from suite.store import open_run
@@ -58,8 +58,13 @@ def check(run: RunSpec) -> None:
     Raises:
         ConfigError: from the implementation, the data source, or too few GPUs.
     """
-    implementation_class(run.implementation).check(run)
-    source_class(run.workload).check(run.workload)
+    implementation, source = implementation_class(run.implementation), source_class(run.workload)
+    remedy = "Its method check(run) may raise suite.errors.ConfigError and nothing else."
+    with user_code("implementation", run.implementation, remedy):
+        implementation.check(run)
+    remedy = "Its method check(workload) may raise suite.errors.ConfigError and nothing else."
+    with user_code("data.source", run.workload.data.source, remedy):
+        source.check(run.workload)
     if run.device == "cuda" and run.layout.world_size > visible_gpus():
         raise ConfigError(
             "device",

@@ -102,6 +102,23 @@ class DataSpec(Frozen):
     #: of the data itself, and records of unlike data are not compared.
     location: str | None = None
 
+    @field_validator("options")
+    @classmethod
+    def _ranks_read_the_same(cls, options: dict[str, Any]) -> dict[str, Any]:
+        for name, value in options.items():
+            try:
+                survives = json.loads(json.dumps(value, allow_nan=False)) == value
+            except (TypeError, ValueError, RecursionError):
+                survives = False
+            if not survives:
+                raise InvalidConfiguration(
+                    f"data.options.{name}",
+                    str(value),
+                    "options reach the ranks and the record as JSON, and this would not survive it.",
+                    "Use strings, finite numbers, booleans, and lists and dictionaries of these.",
+                )
+        return options
+
 
 class BatchSpec(Frozen):
     """Samples a step: strong scaling keeps ``global_size``, weak scaling takes T * ``per_rank``."""

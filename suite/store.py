@@ -113,12 +113,20 @@ def find(run: str, runs_dir: Path) -> Path:
         ConfigError: no such run, or an id that fits several.
     """
     given = Path(run)
-    if given.name == RECORD and given.is_file():
-        return given.parent
-    if (given / RECORD).is_file():
-        return given
-    # A path is never an id: ids hold no separator.
-    matches = [] if os.sep in run or run in ("", ".", "..") else list(_matching(run, runs_dir))
+    try:
+        if given.name == RECORD and given.is_file():
+            return given.parent
+        if (given / RECORD).is_file():
+            return given
+        # A path is never an id: ids hold no separator.
+        matches = [] if os.sep in run or run in ("", ".", "..") else list(_matching(run, runs_dir))
+    except OSError as error:  # no permission on a folder above it, or a name too long to be one
+        raise ConfigError(
+            "run",
+            run,
+            f"it cannot be looked for: {error.strerror}.",
+            "Check the path and its permissions, and those of --runs.",
+        ) from error
     if not matches:
         raise ConfigError(
             "run",
@@ -162,6 +170,8 @@ def read(path: Path) -> RunRecord:
         raise refused(
             f"it cannot be read: {error.strerror}.", "Check the path and its permissions."
         ) from error
+    except RecursionError as error:
+        raise refused("it is no run record: it is nested too deep.", again) from error
     except ValueError as error:
         raise refused(f"it is not whole JSON, probably truncated: {error}.", again) from error
     version = content.get("schema_version") if isinstance(content, dict) else None
@@ -234,7 +244,7 @@ def _write(path: Path, record: RunRecord) -> None:
     RunRecord.model_validate_json(text)
     temporary = path.with_name(f".{path.name}.temporary")
     try:
-        with temporary.open("w") as file:
+        with temporary.open("w", encoding="utf-8") as file:
             file.write(text + "\n")
             file.flush()
             os.fsync(file.fileno())

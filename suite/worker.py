@@ -12,6 +12,7 @@ import os
 import signal
 import sys
 import traceback
+from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn
 
@@ -39,7 +40,9 @@ def main(job_file: str) -> None:
         output = run_rank(job, rank, reporter)
         write_atomically(output_file(job.output, rank), output.model_dump_json())
     except Exception as error:
-        traceback.print_exc()
+        # Before it is told, for the launcher then ends this process; its log may be on a full disk.
+        with suppress(OSError):
+            traceback.print_exc()
         reporter.failed(error)
         _exit(1)
     reporter.finished()
@@ -49,8 +52,9 @@ def main(job_file: str) -> None:
 def _exit(code: int) -> NoReturn:
     # Not sys.exit: all is said, and taking down the interpreter can crash or wait for ever in the
     # threads of process groups whose peers are gone.
-    sys.stdout.flush()
-    sys.stderr.flush()
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError):
+            stream.flush()
     os._exit(code)
 
 

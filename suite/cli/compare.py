@@ -81,7 +81,11 @@ def allowances(text: str) -> list[comparing.Allowance]:
 def comparison_body(comparison: comparing.Comparison) -> dict[str, Any]:
     """The document of a comparison; with an error where nothing was compared."""
     body = comparison.model_dump(mode="json")
-    body["parts"] = {"regression": {"verdict": comparison.verdict}, "scaling": None, "parity": None}
+    body["parts"] = {
+        "regression": {"verdict": comparison.verdict},
+        "scaling": {"verdict": None},
+        "parity": {"verdict": None},
+    }
     if comparison.verdict in REFUSED:
         body["error"] = {
             "kind": comparison.verdict,

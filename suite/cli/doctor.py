@@ -9,6 +9,7 @@ from rich.console import Console
 
 from suite.cli.failures import BAD_INPUT
 from suite.cli.options import Runs
+from suite.cli.streams import messages
 from suite.cli.tables import table
 from suite.cli.verb import Result, verb
 from suite.doctor import Check, examine
@@ -27,7 +28,7 @@ def doctor(runs: Runs = Path("runs")) -> Result:
       sparse2d doctor
       sparse2d doctor --json
     """
-    with Console(stderr=True).status("Importing torch, FBGEMM and TorchRec"):
+    with messages().status("Importing torch, FBGEMM and TorchRec"):
         checks = list(examine(runs))
     broken = [check for check in checks if check.status == "fail"]
     body: dict[str, Any] = {"checks": [check.model_dump() for check in checks]}

@@ -27,6 +27,22 @@ MEMORY = (
     "reserved_peak",
     "process",
 )
+#: The components of a step, their figures, and what they are rolled up into: null where not measured.
+COMPONENTS = (
+    "input_dist",
+    "lookup",
+    "output_dist",
+    "dense_forward",
+    "dense_backward",
+    "dense_all_reduce",
+    "output_dist_backward",
+    "lookup_backward_optimizer",
+    "dense_optimizer",
+    "replica_sync",
+    "other",
+)
+COMPONENT_FIGURES = ("busy_ms", "exposed_ms", "wait_ms", "transfer_ms", "bytes", "calls")
+ROLLUPS = ("lookup", "all_to_all", "optimizer", "replica_sync")
 QUALITY = ("auc", "normalized_entropy", "log_loss")
 
 
@@ -49,6 +65,11 @@ def run_body(run: RunSpec, record: RunRecord | None, path: Path | None) -> dict[
         found = summary(record, metric)
         return None if found is None else found.median
 
+    def count(metric: str) -> float | None:
+        """A whole number stays one; a mean over steps with and without a sync need not be."""
+        found = median(metric)
+        return int(found) if found is not None and found.is_integer() else found
+
     memory = {category: median(f"memory.{category}") for category in MEMORY}
     return {
         "record": None if path is None else relative(path / RECORD),
@@ -65,17 +86,17 @@ def run_body(run: RunSpec, record: RunRecord | None, path: Path | None) -> dict[
         "sync_optimizer_state": run.sync_optimizer_state,
         "scaling": run.scaling,
         "global_batch": run.global_batch,
-        "provenance": "measured" if record is None else record.provenance,
+        "provenance": None if record is None else record.provenance,
         "launches": len(finished),
         "samples_per_s": figure("samples_per_s"),
         "step_ms": figure("step_ms"),
-        "components": None,
-        "rollups": None,
+        "components": {name: dict.fromkeys(COMPONENT_FIGURES) for name in COMPONENTS},
+        "rollups": dict.fromkeys(ROLLUPS),
         "memory": {k: None if v is None else round(v) for k, v in memory.items()},
         "collectives": _collectives(finished, run.sync_interval),
-        "bytes": median("bytes"),
-        "wire_bytes": median("wire_bytes"),
-        "calls": median("calls"),
+        "bytes": count("bytes"),
+        "wire_bytes": count("wire_bytes"),
+        "calls": count("calls"),
         "quality": {name: median(name) for name in QUALITY},
         "trace": None,
         "error": None if record is None else located(record.error, path),

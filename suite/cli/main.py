@@ -5,15 +5,17 @@ Exit codes: 0 fine; 1 a verdict failed; 2 bad input or environment; 3 the run fa
 
 from __future__ import annotations
 
+import signal
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import typer
-from rich.console import Console
 
 from suite.cli import compare, doctor, reproduce, run, sweep, workloads
 from suite.cli.failures import located, relative, report_of, show_error
+from suite.cli.streams import messages
 from suite.cli.verb import print_document
 from suite.session import Interrupted
 from suite.store import RECORD
@@ -40,25 +42,36 @@ def execute(arguments: Sequence[str]) -> int:
             return int(command.invoke(context))
     except typer.Exit as leave:
         return leave.exit_code
-    except (Exception, KeyboardInterrupt) as error:
-        return _fail(error, arguments)
+    except (Exception, KeyboardInterrupt, SystemExit) as error:
+        with _uninterrupted():
+            return _fail(error, arguments)
 
 
 def _fail(error: BaseException, arguments: Sequence[str]) -> int:
     report, code = report_of(error, arguments)
     folder = error.path if isinstance(error, Interrupted) else None
+    console = messages()
     if "--debug" in arguments:
-        traceback.print_exception(error)
+        traceback.print_exception(error, file=console.file)
     if "--json" in arguments:
         kept = {"record": relative(folder / RECORD)} if folder is not None else {}
         verb = next((a for a in arguments if not a.startswith("-")), None)
-        print_document(verb, kept | {"error": located(report, folder)}, code)
-    else:
-        console = Console(stderr=True, highlight=False)
-        show_error(report, console)
-        if folder is not None:
-            console.print(f"Record: {relative(folder / RECORD)}", soft_wrap=True)
+        flags = error.record.environment.flags if isinstance(error, Interrupted) else None
+        return print_document(verb, kept | {"error": located(report, folder)}, code, flags)
+    show_error(report, console)
+    if folder is not None:
+        console.print(f"Record: {relative(folder / RECORD)}", soft_wrap=True)
     return code
+
+
+@contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """Ignores Ctrl-C: the report on an error is short, and a second Ctrl-C must not cut it off."""
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def main() -> None:

@@ -15,6 +15,7 @@ from suite.cli.failures import BAD_INPUT, RUN_FAILED, relative
 from suite.cli.options import Runs
 from suite.cli.progress import shown
 from suite.cli.run import show_failure
+from suite.cli.streams import messages
 from suite.cli.tables import show_comparison, show_environment_differences
 from suite.cli.verb import Result, verb
 from suite.compare import Comparison
@@ -45,7 +46,7 @@ def reproduce(
     """
     allowed = allowances(allow)
     original = load(record, runs)
-    console = Console(stderr=True, highlight=False)
+    console = messages()
     with shown([original.run], console) as report:
         again, path = run_one(original.run, runs, open_launcher(original.run.launcher), partial(report, 0))
     outcome = Outcome(original.run, again, path, again.error)

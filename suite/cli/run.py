@@ -13,6 +13,7 @@ from suite.cli.documents import run_body
 from suite.cli.failures import RUN_FAILED, relative, show_error
 from suite.cli.options import RunOptions
 from suite.cli.progress import shown
+from suite.cli.streams import messages
 from suite.cli.tables import show_runs
 from suite.cli.verb import Result, verb
 from suite.session import Outcome, open_launcher, run_one
@@ -41,7 +42,7 @@ def run(
       sparse2d run smoke --implementation my_package.my_file:MyImplementation
     """
     spec = options.build(load_workload(workload, options.data), world_size, replica_groups)
-    console = Console(stderr=True, highlight=False)
+    console = messages()
     with shown([spec], console) as report:
         record, path = run_one(spec, options.runs, open_launcher(spec.launcher), partial(report, 0))
     outcome = Outcome(spec, record, path, record.error)

@@ -15,6 +15,7 @@ from suite.cli.failures import RUN_FAILED, relative
 from suite.cli.options import RunOptions, whole_numbers
 from suite.cli.progress import shown
 from suite.cli.run import show_failure
+from suite.cli.streams import messages
 from suite.cli.tables import label, number, show_runs
 from suite.cli.verb import Result, verb
 from suite.errors import ConfigError
@@ -54,7 +55,7 @@ def sweep(
         raise ConfigError("workload", workloads, "a workload is named twice.", "Name each workload once.")
     specs = [load_workload(name, options.data) for name in workloads]
     runs = [run for spec in specs for run in session.plan_sweep(options.build(spec), *sizes)]
-    console = Console(stderr=True, highlight=False)
+    console = messages()
 
     def tell(index: int, outcome: session.Outcome) -> None:
         speed = summary(outcome.record, "samples_per_s")

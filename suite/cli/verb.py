@@ -6,8 +6,6 @@ import dataclasses
 import functools
 import inspect
 import json
-import os
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Any, get_type_hints
@@ -15,6 +13,7 @@ from typing import Annotated, Any, get_type_hints
 import typer
 from rich.console import Console
 
+from suite.cli.streams import Output, write_result
 from suite.environment import capture
 
 #: Of the documents that ``--json`` prints.
@@ -71,16 +70,9 @@ def verb(name: str) -> Callable[[Callable[..., Result | None]], Callable[..., in
             result = function(**given)
             if result is None:
                 return 0
-            try:
-                if as_json:
-                    print_document(name, result.body, result.exit_code, result.flags)
-                else:
-                    result.show(_Output(highlight=False))
-                sys.stdout.flush()
-            except BrokenPipeError:
-                # The reader has gone, as after `| head`: the verdict stands, and nothing complains at exit.
-                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            return result.exit_code
+            if as_json:
+                return print_document(name, result.body, result.exit_code, result.flags)
+            return write_result(lambda: result.show(Output(highlight=False)), result.exit_code)
 
         command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         command.__annotations__ = {p.name: p.annotation for p in parameters}
@@ -91,8 +83,8 @@ def verb(name: str) -> Callable[[Callable[..., Result | None]], Callable[..., in
 
 def print_document(
     name: str | None, body: dict[str, Any], exit_code: int, flags: tuple[str, ...] | None = None
-) -> None:
-    """The one JSON document of a command, on stdout."""
+) -> int:
+    """Writes the one JSON document of a command on stdout; returns what the command ends with."""
     document = {
         "schema_version": SCHEMA_VERSION,
         "verb": name,
@@ -100,15 +92,8 @@ def print_document(
         "environment": {"flags": list(capture(None).flags if flags is None else flags)},
         **body,
     }
-    json.dump(document, sys.stdout, indent=1, default=str, allow_nan=False)
-    sys.stdout.write("\n")
-
-
-class _Output(Console):
-    """Rich's console would end the program with exit code 1, which means that a verdict failed."""
-
-    def on_broken_pipe(self) -> None:
-        raise
+    text = json.dumps(document, indent=1, default=str, allow_nan=False)
+    return write_result(lambda: print(text), exit_code)
 
 
 def _options_of(group: type) -> list[inspect.Parameter]:

@@ -79,7 +79,7 @@ class Baseline1D(ShardedImplementation):
     def train_step(self, batch: Batch) -> torch.Tensor:
         """See the contract."""
         self._optimizer.zero_grad()
-        logits = self.model(batch.dense, batch.sparse).reshape(-1)[: len(batch.labels)]
+        logits = batch.logits_of(self.model(batch.dense, batch.sparse))
         loss = batch.loss_scale * nn.functional.binary_cross_entropy_with_logits(
             logits, batch.labels, reduction="sum"
         )

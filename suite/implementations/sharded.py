@@ -82,8 +82,7 @@ class ShardedImplementation(Implementation):
         self.model.eval()
         try:
             with torch.no_grad():
-                logits = self.model(batch.dense, batch.sparse).reshape(-1)
-                return torch.sigmoid(logits[: len(batch.labels)])
+                return torch.sigmoid(batch.logits_of(self.model(batch.dense, batch.sparse)))
         finally:
             self.model.train()
 

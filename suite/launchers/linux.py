@@ -1,4 +1,4 @@
-"""What Linux tells about processes, and the promise that none outlives its parent."""
+"""What Linux tells about processes, the promise that none outlives its parent, and its standard streams."""
 
 from __future__ import annotations
 
@@ -20,6 +20,17 @@ def die_with_parent(parent: int) -> None:
     ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         os._exit(1)
+
+
+def take_standard_streams() -> None:
+    """Opens /dev/null as whichever of 0, 1 and 2 is closed.
+
+    Otherwise the next pipe or socket gets that number, and the redirection of a child's standard streams
+    overwrites it there.
+    """
+    while (fd := os.open(os.devnull, os.O_RDWR)) <= 2:
+        pass
+    os.close(fd)
 
 
 def process_state(pid: int) -> str | None:

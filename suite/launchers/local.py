@@ -13,6 +13,7 @@ from pathlib import Path
 from suite.errors import ErrorReport
 from suite.job import Job, RankOutput, output_file
 from suite.launchers.base import Progress
+from suite.launchers.linux import take_standard_streams
 from suite.launchers.rank_process import RankProcess, RankStatus
 from suite.launchers.supervisor import end, supervise
 from suite.launchers.variables import PARENT_PID, STORE_FD
@@ -32,21 +33,20 @@ class LocalLauncher:
         started = datetime.now(UTC).isoformat(timespec="seconds")
         begin = time.monotonic()
         exchange = (folder / f"launch{index}").resolve()
-        exchange.mkdir(parents=True)
+        job_file = exchange / "job.json"
+        ranks: list[RankProcess] = []
         try:
-            job_file = exchange / "job.json"
-            job = Job(run=run, launch=index, output=exchange)
-            job_file.write_text(job.model_dump_json(), encoding="utf-8")
-            ranks: list[RankProcess] = []
             try:
-                error = _start(ranks, run.layout.world_size, index, folder, job_file)
+                error = _write_job(job_file, Job(run=run, launch=index, output=exchange))
+                if error is None:
+                    error = _start(ranks, run, index, folder, job_file)
                 if error is None:
                     error = supervise(ranks, index, run.stall_timeout_s, on_progress)
             finally:
                 end(ranks)
             outputs = [] if error else _read_outputs(exchange, run.layout.world_size)
         finally:
-            shutil.rmtree(exchange)
+            shutil.rmtree(exchange, ignore_errors=True)  # somebody may have removed the run's folder
         return _record(index, started, time.monotonic() - begin, outputs, error)
 
 
@@ -71,12 +71,29 @@ def _read_outputs(exchange: Path, world_size: int) -> list[RankOutput]:
     return [RankOutput.model_validate_json(file.read_text(encoding="utf-8")) for file in files]
 
 
+def _write_job(job_file: Path, job: Job) -> ErrorReport | None:
+    try:
+        job_file.parent.mkdir(parents=True)
+        job_file.write_text(job.model_dump_json(), encoding="utf-8")
+    except OSError as error:
+        return ErrorReport(
+            kind="cannot_save",
+            field="runs",
+            value=str(job_file.parent.parent),
+            message=f"What the ranks are to do could not be written: {error.strerror}.",
+            remedy="Make room, or name another folder with --runs.",
+        )
+    return None
+
+
 def _start(
-    ranks: list[RankProcess], world_size: int, index: int, folder: Path, job_file: Path
+    ranks: list[RankProcess], run: RunSpec, index: int, folder: Path, job_file: Path
 ) -> ErrorReport | None:
     """Starts the ranks and appends each to ``ranks`` at once, so that none is lost when a later one fails."""
     logs = Path("logs") / f"launch{index}"
+    world_size, nccl = run.layout.world_size, run.device == "cuda"
     try:
+        take_standard_streams()
         (folder / logs).mkdir(parents=True, exist_ok=True)
         # The store's socket listens before any rank is there and is handed to rank 0: its port cannot be
         # taken by another process in between, and ranks that come first need not wait for rank 0.
@@ -86,7 +103,7 @@ def _start(
                 now = time.monotonic()
                 ranks.append(
                     RankProcess(
-                        RankStatus(rank, str(log), heard_at=now, advanced_at=now),
+                        RankStatus(rank, str(log), heard_at=now, advanced_at=now, nccl=nccl),
                         folder / log,
                         ["suite.worker", str(job_file)],
                         _environment(rank, world_size, store),
@@ -104,10 +121,12 @@ def _start(
 
 
 def _environment(rank: int, world_size: int, store: socket.socket) -> dict[str, str]:
-    threads = max(1, len(os.sched_getaffinity(0)) // world_size)
     environment = {
         # All ranks are here, so gloo need not look up this host's name, which may lead elsewhere.
         "GLOO_SOCKET_IFNAME": "lo",
+        # One thread a rank at every world size, as torchrun does: a rank that gets more cores where there
+        # are fewer ranks would make scaling look worse than it is.
+        "OMP_NUM_THREADS": "1",
         **os.environ,
         "RANK": str(rank),
         "WORLD_SIZE": str(world_size),
@@ -115,7 +134,6 @@ def _environment(rank: int, world_size: int, store: socket.socket) -> dict[str, 
         "LOCAL_WORLD_SIZE": str(world_size),
         "MASTER_ADDR": LOOPBACK,
         "MASTER_PORT": str(store.getsockname()[1]),
-        "OMP_NUM_THREADS": str(threads),
         "PYTHONUNBUFFERED": "1",
         PARENT_PID: str(os.getpid()),
     }

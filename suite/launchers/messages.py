@@ -34,5 +34,14 @@ class Message(Frozen):
     failure: Failure | None = None
 
     def line(self) -> bytes:
-        """This message as it goes over the pipe; a value that JSON cannot hold goes as its ``repr``."""
-        return json.dumps(self.model_dump(), default=repr).encode() + b"\n"
+        """This message as it goes over the pipe."""
+        # A lone surrogate (from the name of a file, say) can be escaped but not read again: it goes as "?".
+        return json.dumps(self.model_dump(), ensure_ascii=False).encode(errors="replace") + b"\n"
+
+
+def json_value(value: object) -> object:
+    """The value as JSON holds it; what JSON cannot hold becomes its ``repr``, if need be all of it."""
+    try:
+        return json.loads(json.dumps(value, default=repr))
+    except (TypeError, ValueError, RecursionError):  # a key that is no text, a loop
+        return repr(value)

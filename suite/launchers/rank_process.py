@@ -24,6 +24,7 @@ class RankStatus:
     Attributes:
         rank: which one.
         log: its log, relative to the run's folder.
+        nccl: whether its collectives are NCCL's.
         phase, step, steps: ``step`` of ``steps`` of the phase are done.
         frame: the innermost Python frame of its main thread when it was last heard.
         heard_at: when it was last heard.
@@ -48,6 +49,7 @@ class RankStatus:
     exited_at: float | None = None
     finished_at: float | None = None
     state: str | None = None
+    nccl: bool = False
 
     @property
     def position(self) -> tuple[int, int]:

@@ -19,7 +19,7 @@ from reference_impl.errors import InvalidConfiguration
 from suite.errors import ConfigError, ErrorReport, SuiteError
 from suite.launchers.base import Phase
 from suite.launchers.deadlines import HEARTBEAT_S
-from suite.launchers.messages import Failure, Message
+from suite.launchers.messages import Failure, Message, json_value
 
 _OUT_OF_MEMORY = re.compile(r"out of memory|can't allocate memory|not enough memory", re.IGNORECASE)
 _COMMUNICATION = re.compile(
@@ -93,7 +93,7 @@ def describe(error: BaseException, rank: int, position: str) -> ErrorReport:
     if isinstance(error, InvalidConfiguration):
         error = ConfigError.from_invalid(error)
     if isinstance(error, SuiteError):
-        return error.report.model_copy(update={"rank": rank})
+        return error.report.model_copy(update={"rank": rank, "value": json_value(error.report.value)})
     text = "".join(traceback.format_exception_only(error)).strip()
     if isinstance(error, MemoryError) or (
         isinstance(error, RuntimeError) and _OUT_OF_MEMORY.search(str(error))

@@ -55,8 +55,9 @@ def _finished(status: RankStatus) -> bool:
 
 
 def _watchdog(status: RankStatus) -> bool:
-    # NCCL's watchdog ends a rank whose collective timed out or lost its peer by abort().
-    return status.exit_code == -signal.SIGABRT and status.failure is None
+    # NCCL's watchdog ends a rank whose collective timed out or lost its peer by abort(). gloo raises
+    # instead: on CPU an abort is the rank's own.
+    return status.nccl and status.exit_code == -signal.SIGABRT and status.failure is None
 
 
 def _fell_at(status: RankStatus) -> float:
@@ -93,7 +94,7 @@ def _fall(status: RankStatus) -> ErrorReport:
             remedy="Its log has what it printed; look for a call that ends the process.",
             log=status.log,
         )
-    name = signal.Signals(-code).name
+    name = _signal_name(-code)
     guess = ", possibly because the host ran out of memory" if code == -signal.SIGKILL else ""
     return ErrorReport(
         kind="rank_killed",
@@ -104,6 +105,13 @@ def _fall(status: RankStatus) -> ErrorReport:
         else "Its log may have the stack it was killed in.",
         log=status.log,
     )
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:  # the real-time signals between the first and the last have no name
+        return f"signal {number}"
 
 
 def _stalled(status: RankStatus, now: float) -> ErrorReport:

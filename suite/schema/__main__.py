@@ -5,4 +5,4 @@ from __future__ import annotations
 from suite.schema import PATH, schema_text
 
 if __name__ == "__main__":
-    PATH.write_text(schema_text())
+    PATH.write_text(schema_text(), encoding="utf-8")

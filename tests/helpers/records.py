@@ -195,6 +195,10 @@ class OneGroup(Implementation):
             raise ConfigError("layout.replica_groups", run.layout.replica_groups, "one only.", "Use 1.")
 
 
+# No launch here builds them, so they need no methods.
+Anything.__abstractmethods__ = OneGroup.__abstractmethods__ = frozenset()
+
+
 class FakeLauncher:
     """Makes a launch's record at once. ``launched`` holds what it was asked for; tests empty it.
 

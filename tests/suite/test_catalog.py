@@ -126,6 +126,20 @@ def test_toml_that_is_not_text(tmp_path: Path) -> None:
     assert refused(str(path))[0] == "workload"
 
 
+def test_toml_that_is_nested_too_deep(tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text(f"x = {'[' * 5_000}{']' * 5_000}")
+    assert refused(str(path))[0] == "workload"
+
+
+def test_a_working_folder_that_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "gone"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    folder.rmdir()
+    assert refused("smoke")[0] == "working folder"
+
+
 def test_toml_that_is_not_there(tmp_path: Path) -> None:
     assert "No such file" in refused(str(tmp_path / "absent.toml"))[1]
 

@@ -27,8 +27,8 @@ def numbered(first: int, count: int) -> Samples:
 
 
 def uneven(workload: WorkloadSpec, seed: int) -> Iterator[Samples]:
-    """100 samples, numbered from 1,000 * seed, in blocks of 1, 2, 3, ... and an empty one."""
-    first, size = 0, 0
+    """100 samples, numbered from 1,000 * seed, in blocks of 1, 2, 3, ..."""
+    first, size = 0, 1
     while first < 100:
         size = min(size, 100 - first)
         yield numbered(1_000 * seed + first, size)
@@ -58,6 +58,11 @@ def nothing(workload: WorkloadSpec, seed: int) -> None:
 
 def empty(workload: WorkloadSpec, seed: int) -> list[Samples]:
     return []
+
+
+def empty_blocks(workload: WorkloadSpec, seed: int) -> Iterator[Samples]:
+    while True:
+        yield numbered(0, 0)
 
 
 def numbers(workload: WorkloadSpec, seed: int) -> Iterator[Any]:
@@ -147,6 +152,7 @@ def test_a_wrong_block_is_found_when_it_is_reached() -> None:
         ("no_arguments", "it raised TypeError"),
         ("nothing", "'NoneType' object is not iterable"),
         ("empty", "ends after 0 samples"),
+        ("empty_blocks", "a block of no samples"),
         ("numbers", "it gives int, not Samples"),
     ],
 )
@@ -158,7 +164,7 @@ def test_a_wrong_function_is_refused_before_the_launch(function: str, text: str)
     assert text in caught.value.report.message
 
 
-@pytest.mark.parametrize("value", [-1, 2.5, "all", True])
+@pytest.mark.parametrize("value", [-1, 2.5, "all", True, 10**12])
 def test_a_wrong_number_of_evaluation_samples_is_refused(value: Any) -> None:
     workload = workload_of("uneven", evaluation_samples=value)
     with pytest.raises(ConfigError) as caught:

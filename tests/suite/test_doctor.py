@@ -161,6 +161,12 @@ def test_a_runs_folder_that_is_a_file(tmp_path):
     assert doctor.check_runs_folder(tmp_path / "runs").status == "fail"
 
 
+def test_a_runs_folder_that_cannot_be_looked_at(tmp_path):
+    check = doctor.check_runs_folder(tmp_path / ("x" * 300))
+    assert check.status == "fail"
+    assert "cannot be looked at" in check.message
+
+
 def test_a_runs_folder_that_cannot_be_written(tmp_path, monkeypatch):
     # Root may write everywhere, so the answer of the system is replaced.
     monkeypatch.setattr(os, "access", lambda path, mode: False)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import copy
+from datetime import date
 from typing import Any
 
 import pytest
@@ -141,6 +142,11 @@ def test_features_are_in_the_order_of_the_tables() -> None:
         ("data.source", ..., "data.source"),
         ("data.source", "my_data", "data.source"),
         ("data.options", [1], "data.options"),
+        ("data.options", {"x": float("inf")}, "data.options.x"),
+        ("data.options", {"x": [1, float("nan")]}, "data.options.x"),
+        ("data.options", {"x": date(2026, 1, 1)}, "data.options.x"),
+        ("data.options", {"x": (1, 2)}, "data.options.x"),
+        ("data.options", {"x": {1: 2}}, "data.options.x"),
         ("data.location", 5, "data.location"),
         ("batch.global_size", 0, "batch.global_size"),
         ("batch.per_rank", 2.5, "batch.per_rank"),

@@ -190,6 +190,39 @@ def test_a_record_that_is_not_one_is_refused_by_name(how, words, tmp_path):
     assert report.remedy
 
 
+@pytest.mark.parametrize("error", [errno.EACCES, errno.ENAMETOOLONG])
+def test_a_run_that_cannot_be_looked_for(error, tmp_path, monkeypatch):
+    def is_file(path):
+        raise OSError(error, os.strerror(error))
+
+    monkeypatch.setattr(Path, "is_file", is_file)
+    with pytest.raises(ConfigError, match="cannot be looked for"):
+        store.find("locked/run", tmp_path)
+
+
+def test_a_record_nested_too_deep(tmp_path):
+    path = tmp_path / "record.json"
+    path.write_text("[" * 100_000)
+    with pytest.raises(ConfigError, match="nested too deep"):
+        store.read(path)
+
+
+def test_a_record_is_utf8_whatever_the_locale(tmp_path):
+    program = (
+        "import sys\n"
+        "from pathlib import Path\n"
+        "from suite import store\n"
+        "from tests.helpers.records import make_environment, make_run\n"
+        "store.open_run(Path(sys.argv[1]), make_run(), make_environment(host='b\\u00fcro'))\n"
+    )
+    plain = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    subprocess.run(
+        [sys.executable, "-c", program, str(tmp_path)], env=os.environ | plain, timeout=60, check=True
+    )
+    (record,) = tmp_path.glob("*/*/*/record.json")
+    assert store.read(record).environment.host == "b\u00fcro"
+
+
 def test_a_runs_folder_that_is_a_file(tmp_path):
     (tmp_path / "runs").write_text("mine")
     with pytest.raises(ConfigError) as raised:

@@ -135,13 +135,13 @@ def read_grouplens(folder: Path) -> MovieLensFiles:
             a line does not read; the error names the file and the line.
     """
     field = "data.location"
-    if not folder.is_dir():
-        raise ConfigError(
-            field,
-            str(folder),
-            "there is no such folder.",
-            "Give the folder that holds u.data, u.user, u.item, u.genre.",
-        )
+    here = "Give the folder that holds u.data, u.user, u.item, u.genre."
+    try:
+        is_folder = folder.is_dir()
+    except OSError as error:  # no permission on a folder above it, or a name too long to be one
+        raise ConfigError(field, str(folder), f"it cannot be looked at: {error.strerror}.", here) from error
+    if not is_folder:
+        raise ConfigError(field, str(folder), "there is no such folder.", here)
     remedy = "Give the folder of GroupLens's ml-100k archive, unpacked whole."
     text = {
         name: _content(folder / name, field, remedy).decode("latin-1").replace("\r\n", "\n")

@@ -29,13 +29,17 @@ class WideMLP(nn.Module):
                 for table in workload.tables
             ],
         )
+        self.features = workload.features
         width = workload.model.dense_features + sum(t.dim * len(t.features) for t in workload.tables)
         self.mlp = nn.Sequential(nn.Linear(width, 32), nn.ReLU(), nn.Linear(32, 1)).to(device)
 
     def forward(self, dense: torch.Tensor, sparse: KeyedJaggedTensor) -> torch.Tensor:
         """Dense [B, dense_features] and F features of B samples each; returns logits [B, 1]."""
-        pooled = self.embeddings(sparse).values()  # [B, sum of the features' dims]
-        return self.mlp(torch.cat([dense, pooled], dim=1))
+        pooled = self.embeddings(sparse)
+        # By name: in which order a sharded collection's ``values()`` holds the features depends on the
+        # sharding, and the model would be another one in every layout.
+        columns = [pooled[feature] for feature in self.features]  # each [B, dim]
+        return self.mlp(torch.cat([dense, *columns], dim=1))
 
 
 def wide_mlp(workload: WorkloadSpec, device: torch.device) -> nn.Module:

@@ -14,6 +14,7 @@ import pytest
 
 from suite import store
 from suite.cli.main import execute
+from suite.memory import SINCE_RESET
 from tests.suite.cli.conftest import Done
 
 ROOT = Path(store.__file__).parents[1]
@@ -43,6 +44,10 @@ def test_a_sweep_puts_2d_beside_torchrecs_1d_and_a_reproduction_agrees(real, tmp
     assert one["memory"]["embedding_weights"] < two["memory"]["embedding_weights"]
     assert "replica" in _groups(two)
     assert "replica" not in _groups(one)
+    # What a model that ranks clicks upside down could not reach: smoke stands at 0.75.
+    assert min(one["quality"]["auc"], two["quality"]["auc"]) > 0.6
+    record = store.load(two["run_id"], tmp_path)
+    assert {rank.memory.process_source for rank in record.launches[0].ranks} == {SINCE_RESET}
 
     again = real("reproduce", two["run_id"], *options)
     assert again.code == 0, again.err

@@ -1,6 +1,11 @@
 from __future__ import annotations
 
+import errno
 import math
+import os
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -70,3 +75,32 @@ def test_ranks_that_cannot_be_started_are_a_failed_launch(
     record = LocalLauncher().launch(toy_run(), 0, tmp_path, lambda _: None)
     assert record.error is not None
     assert (record.status, record.error.kind, record.error.rank) == ("failed", "launch_failed", 0)
+
+
+def test_a_full_disk_is_a_failed_launch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object, **__: object) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(Path, "write_text", full)
+    record = LocalLauncher().launch(toy_run(), 0, tmp_path, lambda _: None)
+    assert record.error is not None
+    assert (record.status, record.error.kind, record.error.field) == ("failed", "cannot_save", "runs")
+    assert "No space left" in record.error.message
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_that_is_removed_during_the_launch_is_a_failed_launch(tmp_path: Path) -> None:
+    def remove(progress: Progress) -> None:
+        if progress.phase == "build":
+            shutil.rmtree(tmp_path, ignore_errors=True)
+
+    record = LocalLauncher().launch(toy_run(steps=500), 0, tmp_path, remove)
+    assert record.error is not None
+    assert (record.status, record.error.kind) == ("failed", "rank_raised")
+
+
+def test_a_parent_without_standard_streams(tmp_path: Path) -> None:
+    parent = [sys.executable, "-m", "tests.helpers.toy_run", str(tmp_path)]
+    closed = ["sh", "-c", 'exec "$@" <&- 2>&-', "sh", *parent]
+    told = subprocess.run(closed, stdout=subprocess.PIPE, text=True, check=True).stdout
+    assert "train 6" in told or "evaluate" in told, (tmp_path / "logs/launch0/rank0.log").read_text()

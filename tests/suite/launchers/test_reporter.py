@@ -126,3 +126,38 @@ def test_a_value_that_json_cannot_hold_goes_as_text(
     failure = told()[-1].failure
     assert failure is not None
     assert failure.report.value == "{1, 2}"
+
+
+@pytest.mark.parametrize("value", [{(1, 2): "a tuple is no key"}, [{1, 2}, {(3,): 4}]])
+def test_a_value_that_json_cannot_hold_at_all_goes_as_text(
+    pipe: tuple[Reporter, Callable[[], list[Message]]], value: object
+) -> None:
+    reporter, told = pipe
+    reporter.failed(ConfigError("tables", value, "wrong.", "Repair."))
+    failure = told()[-1].failure
+    assert failure is not None
+    assert (failure.report.message, failure.report.value) == ("wrong.", repr(value))
+
+
+def test_a_loop_goes_as_text(pipe: tuple[Reporter, Callable[[], list[Message]]]) -> None:
+    loop: list[object] = []
+    loop.append(loop)
+    reporter, told = pipe
+    reporter.failed(ConfigError("tables", loop, "wrong.", "Repair."))
+    failure = told()[-1].failure
+    assert failure is not None
+    assert failure.report.value == "[[...]]"
+
+
+@pytest.mark.parametrize(
+    "error", [ValueError("no \udcff"), ConfigError("data.location", "a\udcff", "no \udcff.", "Repair.")]
+)
+def test_a_lone_surrogate_goes_as_a_question_mark(
+    pipe: tuple[Reporter, Callable[[], list[Message]]], error: Exception
+) -> None:
+    reporter, told = pipe
+    reporter.failed(error)
+    failure = told()[-1].failure
+    assert failure is not None
+    assert "no ?" in failure.report.message
+    assert failure.report.value in (None, "a?")

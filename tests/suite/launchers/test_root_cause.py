@@ -87,7 +87,16 @@ def test_the_earliest_when_all_lost_a_connection() -> None:
 
 
 def test_nccl_watchdog_abort_is_suffering_not_cause() -> None:
-    assert named(ended(0, -6, 97.0), ended(1, -6, 97.1), rank(2)) == ("rank_stalled", 2)
+    aborted = [ended(0, -6, 97.0, nccl=True), ended(1, -6, 97.1, nccl=True)]
+    assert named(*aborted, rank(2, nccl=True)) == ("rank_stalled", 2)
+
+
+def test_an_abort_on_cpu_before_an_earlier_lost_connection() -> None:
+    assert named(ended(0, -6, 97.1), raised(1, 97.0, communication=True)) == ("rank_killed", 0)
+
+
+def test_a_signal_without_a_name_goes_by_its_number() -> None:
+    assert "killed by signal 40," in root_cause([ended(0, -40, 12.0)], NOW).message
 
 
 def test_the_rank_that_is_behind() -> None:

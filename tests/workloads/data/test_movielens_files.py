@@ -134,6 +134,11 @@ def test_a_folder_that_is_not_there_is_refused(tmp_path: Path) -> None:
         read_grouplens(tmp_path / "absent")
 
 
+def test_a_folder_that_cannot_be_looked_at_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="cannot be looked at"):
+        read_grouplens(tmp_path / ("x" * 300))
+
+
 @pytest.mark.parametrize("name", ["ml-100k.inter", "ml-100k.user", "ml-100k.item"])
 def test_a_damaged_atomic_file_is_refused(atomic: Path, name: str) -> None:
     content = (atomic / name).read_bytes()
