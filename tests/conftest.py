@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -16,3 +17,7 @@ def world() -> Iterator[Callable[[int], World]]:
     yield lambda size: worlds.setdefault(size, World(size))
     for started in worlds.values():
         started.close()
+
+
+# A shell that starts the tests in the background has SIGINT ignored, and so would every process they start.
+signal.signal(signal.SIGINT, signal.default_int_handler)

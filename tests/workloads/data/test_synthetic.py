@@ -188,7 +188,6 @@ def test_the_stream_of_a_named_workload_is_pinned() -> None:
         ("zipf_exponent", -1),
         ("zipf_exponent", "steep"),
         ("signal", -1),
-        ("bias", float("nan")),
         ("eval_samples", -1),
         ("eval_samples", 1.5),
         ("teacher_seed", -1),
