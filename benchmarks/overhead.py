@@ -7,7 +7,7 @@
 2. The timed loop's own cost: what a sample holds besides the step, against a step. Target: under 1 %. And
    beside it, what aligning the ranks does to the steps: samples against the same steps back to back.
 
-    python -m benchmarks.overhead --world-size 2 --pairs 40
+    python -m benchmarks.overhead --world-size 2 --pairs 120
 
 On a machine with fewer cores than ranks the interval is wide; it says so by itself.
 """
@@ -46,8 +46,8 @@ def main() -> None:
     )
     parser.add_argument("--workload", default="dlrm_small")
     parser.add_argument("--world-size", type=int, default=2)
-    parser.add_argument("--pairs", type=int, default=40, help="pairs of blocks, one of each side")
-    parser.add_argument("--block", type=int, default=10, help="steps a block")
+    parser.add_argument("--pairs", type=int, default=120, help="pairs of blocks, one of each side")
+    parser.add_argument("--block", type=int, default=15, help="steps a block")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
