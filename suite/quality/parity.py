@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Sequence
-from typing import Literal
+from typing import Literal, Self
 
 from suite.metrics.quality import FLOORS
 from suite.quality.library import TrainingResult
@@ -27,6 +27,15 @@ class Estimate(Frozen):
     mean: float
     low: float | None
     high: float | None
+
+    @classmethod
+    def of(cls, per_seed: Sequence[float]) -> Self:
+        """The estimate of these values, one a seed."""
+        mean, low, high = t_interval(per_seed) if len(per_seed) > 1 else (per_seed[0], None, None)
+        return cls.model_validate(
+            {"mean": mean, "low": low, "high": high}
+            | ({"per_seed": tuple(per_seed)} if "per_seed" in cls.model_fields else {})
+        )
 
 
 class ArmEstimate(Estimate):
@@ -104,7 +113,7 @@ def judge(
         raise ValueError("the arms were not trained with the same seeds")
     checks = tuple(_check(metric, seeds, baseline, arm, goal) for metric in METRICS)
     decided = min(checks, key=lambda check: _SEVERITY.index(check.verdict))
-    one_d = _values(baseline, "auc")
+    one_d = values(baseline, "auc")
     target = statistics.fmean(one_d) - 10 * goal.auc_margin if target_auc is None else target_auc
     return Parity(
         verdict=decided.verdict,
@@ -129,7 +138,7 @@ def _check(
     arm: Sequence[TrainingResult],
     goal: ParitySpec,
 ) -> Check:
-    before, after = _values(baseline, metric), _values(arm, metric)
+    before, after = values(baseline, metric), values(arm, metric)
     margin = goal.auc_margin
     if metric == "normalized_entropy":
         margin = goal.normalized_entropy_margin * statistics.fmean(before)
@@ -144,7 +153,7 @@ def _check(
     return Check(
         metric=metric,
         margin=margin,
-        difference=_estimate(differences),
+        difference=Estimate.of(differences),
         verdict=judged.verdict,
         reason=judged.reason,
         seeds_needed=equivalence_seeds(differences, margin, POWER),
@@ -154,18 +163,15 @@ def _check(
 def _arm(results: Sequence[TrainingResult], target: float) -> Arm:
     training = results[0].training
     reached = [_samples_to(result, target) for result in results]
-    estimates = {metric: _values(results, metric) for metric in METRICS}
     return Arm(
         replica_groups=training.replica_groups,
         optimizer=training.optimizer.name,
         learning_rate=training.optimizer.learning_rate,
-        **{
-            metric: ArmEstimate(per_seed=tuple(values), **_estimate(values).model_dump())
-            for metric, values in estimates.items()
-        },
+        auc=ArmEstimate.of(values(results, "auc")),
+        normalized_entropy=ArmEstimate.of(values(results, "normalized_entropy")),
         curve=tuple(
             CurvePoint(
-                samples=points[0].samples, auc=_estimate([_known(p.quality.auc, "auc") for p in points])
+                samples=points[0].samples, auc=Estimate.of([_known(p.quality.auc, "auc") for p in points])
             )
             for points in zip(*(result.curve for result in results), strict=True)
         ),
@@ -185,7 +191,12 @@ def _samples_to(result: TrainingResult, target: float) -> float | None:
     return None
 
 
-def _values(results: Sequence[TrainingResult], metric: QualityMetric) -> list[float]:
+def values(results: Sequence[TrainingResult], metric: QualityMetric) -> list[float]:
+    """The metric after the last step, one a training.
+
+    Raises:
+        ValueError: the evaluation split holds one class only.
+    """
     return [_known(getattr(result.quality, metric), metric) for result in results]
 
 
@@ -194,9 +205,3 @@ def _known(value: float | None, metric: str) -> float:
         raise ValueError(f"the evaluation split holds one class only: it has no {metric}")
     return value
 
-
-def _estimate(values: Sequence[float]) -> Estimate:
-    if len(values) == 1:
-        return Estimate(mean=values[0], low=None, high=None)
-    mean, low, high = t_interval(values)
-    return Estimate(mean=mean, low=low, high=high)

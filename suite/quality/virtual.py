@@ -105,6 +105,10 @@ class TableStack:
         """The optimizer state of one table by name, [rows, width] each, averaged over the groups."""
         return {key: self._averaged(value)[self._tables[name]] for key, value in self._state.items()}
 
+    def touched_share(self, name: str) -> torch.Tensor:
+        """Of each row of one table, the share of (step, group) pairs so far that touched it, [rows]."""
+        return self._touches[self._tables[name]] / (max(1, self._steps) * self._groups)
+
     @property
     def tables(self) -> tuple[str, ...]:
         """Names, in the order of the rows."""
@@ -275,6 +279,10 @@ class VirtualReplicas:
     def states(self) -> dict[str, dict[str, torch.Tensor]]:
         """The optimizer state of all tables, averaged over the groups: by table, then by name."""
         return {name: stack.state(name) for stack in self._all() for name in stack.tables}
+
+    def touched_shares(self) -> dict[str, torch.Tensor]:
+        """By table: see ``TableStack.touched_share``."""
+        return {name: stack.touched_share(name) for stack in self._all() for name in stack.tables}
 
     def _all(self) -> list[TableStack]:
         return [stack for stacks in self._stacks.values() for stack in stacks]
