@@ -44,8 +44,8 @@ def ablate(
 ) -> Result:
     """Tell what the layout does to quality from what the optimizer and its learning rate do.
 
-    Trains {1D, 2D of M groups} x optimizers at one shared learning rate and at each arm's own best, tuned with
-    the same budget; reports each arm against 1D, the effects and their interaction, what is lost by
+    Trains {1D, 2D of M groups} x optimizers at one shared learning rate and at each arm's own best, tuned
+    with the same budget; reports each arm against 1D, the effects and their interaction, what is lost by
     keeping 1D's learning rate, and how much faster second moments grow in 2D. Emulated: exact mathematics of
     virtual groups in one process. Some minutes for movielens_100k; an ablation that was ended goes on with
     --resume.

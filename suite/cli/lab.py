@@ -47,9 +47,9 @@ class LabOptions:
     ] = "immediate"
     global_batch: Annotated[int | None, typer.Option(help="Samples a step, over all groups.")] = None
     steps: Annotated[int | None, typer.Option(help="Steps trained.")] = None
-    jobs: Annotated[
-        int | None, typer.Option(help="Trainings at once, one a core.  [default: the cores]")
-    ] = None
+    jobs: Annotated[int | None, typer.Option(help="Trainings at once, one a core.  [default: the cores]")] = (
+        None
+    )
     data: Annotated[
         str | None, typer.Option(metavar="PATH", help="Your own folder with the workload's data.")
     ] = None
@@ -81,7 +81,9 @@ class LabOptions:
                 ),
                 "sync_interval": 1 if alone else self.sync_interval,
                 "sync_optimizer_state": "immediate" if alone else self.sync_optimizer_state,
-                "global_batch": workload.batch.global_size if self.global_batch is None else self.global_batch,
+                "global_batch": workload.batch.global_size
+                if self.global_batch is None
+                else self.global_batch,
                 "steps": workload.defaults.steps if self.steps is None else self.steps,
                 "seed": seed,
                 "curve_points": curve_points,

@@ -45,8 +45,8 @@ def parity(
 ) -> Result:
     """Judge whether a model trained in 2D is as good as one trained in 1D.
 
-    Both arms train on the same samples from the same initial weights, seed by seed, in M virtual groups inside
-    one process: the exact mathematics of 2D, without communication (emulated). The margins are the
+    Both arms train on the same samples from the same initial weights, seed by seed, in M virtual groups
+    inside one process: the exact mathematics of 2D, without communication (emulated). The margins are the
     workload's. Exit code 0 when 2D is equivalent or better, 1 when it is worse or the seeds cannot tell.
 
     \b
@@ -54,7 +54,7 @@ def parity(
       sparse2d parity movielens_100k
       sparse2d parity movielens_100k --replica-groups 64 --optimizer rowwise_adagrad
       sparse2d parity movielens_100k --replica-groups 16 --sync-interval 8 --seeds 20 --json
-      sparse2d parity movielens_100k --resume runs/movielens_100k/c57b84fc0fc2148c/20260131T101500Z-3fa1c2-parity
+      sparse2d parity movielens_100k --resume runs/movielens_100k/c57b84fc/20260131T101500Z-3fa1c2-parity
     """
     spec = load_workload(workload, options.data)
     checked_seeds(seeds)

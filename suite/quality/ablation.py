@@ -1,4 +1,4 @@
-"""Layout or optimizer? A factorial of layouts x optimizers, tuned with equal budgets, judged over paired seeds.
+"""Layout or optimizer? A factorial of both, tuned with equal budgets, judged over paired seeds.
 
 Two questions that one learning rate cannot answer apart:
 

@@ -50,7 +50,9 @@ def refuse_training_samples(training: Training, source: DataSource) -> None:
     split = str(source.describe().get("split", "evaluation"))
     if split.lower() in ("train", "training"):
         raise _refused(training, f"its evaluation split says that it is {split!r}")
-    looked_for = set(_samples(source.evaluation(0, min(LOOKED_FOR, source.evaluation_size)), workload.features))
+    looked_for = set(
+        _samples(source.evaluation(0, min(LOOKED_FOR, source.evaluation_size)), workload.features)
+    )
     if len(looked_for) < 0.9 * min(LOOKED_FOR, source.evaluation_size):
         return
     seen = set()
@@ -78,6 +80,7 @@ def _samples(samples: Samples, features: tuple[str, ...]) -> Iterator[bytes]:
     ends = {feature: np.cumsum(samples.sparse[feature][1]) for feature in features}
     for i in range(len(samples.labels)):
         bags = (
-            samples.sparse[f][0][ends[f][i] - samples.sparse[f][1][i] : ends[f][i]].tobytes() for f in features
+            samples.sparse[f][0][ends[f][i] - samples.sparse[f][1][i] : ends[f][i]].tobytes()
+            for f in features
         )
         yield b"|".join((samples.dense[i].tobytes(), samples.labels[i].tobytes(), *bags))

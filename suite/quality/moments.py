@@ -13,7 +13,7 @@ from suite.quality.spec import Training
 from suite.quality.training import VirtualTraining
 from suite.spec import Frozen
 
-#: A bucket holds the rows that 1D touches in at least this share of its steps, and in less than the one before.
+#: A bucket holds the rows that 1D touches in this share of its steps or more, up to the one above.
 BUCKETS = (0.9, 0.1, 0.01, 0.0)
 
 
@@ -48,7 +48,11 @@ def moment_ratios(one: Training, others: list[Training]) -> list[MomentRatio]:
             most = BUCKETS[place - 1] if place else float("inf")
             rows = (shares >= least) & (shares < most) & (before > 0)
             ratio = (after[rows] / before[rows]).double()
-            deciles = torch.quantile(ratio, torch.tensor([0.1, 0.5, 0.9], dtype=ratio.dtype)) if len(ratio) else None
+            deciles = (
+                torch.quantile(ratio, torch.tensor([0.1, 0.5, 0.9], dtype=ratio.dtype))
+                if len(ratio)
+                else None
+            )
             found.append(
                 MomentRatio(
                     replica_groups=training.replica_groups,

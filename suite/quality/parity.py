@@ -204,4 +204,3 @@ def _known(value: float | None, metric: str) -> float:
     if value is None:
         raise ValueError(f"the evaluation split holds one class only: it has no {metric}")
     return value
-

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 
-from suite.errors import ErrorReport, RunFailed, SuiteError
+from suite.errors import ErrorReport, RunFailed
 from suite.launchers.linux import die_with_parent
 from suite.quality.library import Experiment, TrainingResult
 from suite.quality.spec import Training

@@ -2,9 +2,9 @@
 
 After a replica sync all groups hold the same tables. With a sync after each step, then, one copy is enough:
 all groups look up the same weights, each group's gradient moves the rows that its own samples touch, and the
-average over the groups is added to the one copy. Untouched rows do not move in any group. The work of a step
-follows the ids of the global batch, not M. With a sync every k-th step the groups differ in between, and there
-are M copies.
+average over the groups is added to the one copy. Untouched rows do not move in any group. The work of a
+step follows the ids of the global batch, not M. With a sync every k-th step the groups differ in between, and
+there are M copies.
 
 What a step does, for each table (``docs/paper.md`` has the method, ``reference_impl`` the distributed one):
 
@@ -28,7 +28,7 @@ from torchrec.sparse.jagged_tensor import KeyedJaggedTensor, KeyedTensor
 from reference_impl import initial_weights
 from reference_impl.layout import RankLayout
 from reference_impl.plan import embedding_collections
-from suite.quality.optimizers import RowOptimizer
+from suite.quality.optimizers import RowOptimizer, TouchedRows
 
 
 @dataclass
@@ -171,7 +171,7 @@ class TableStack:
         held = row if self._copies == 1 else key
         before = {name: value[held] for name, value in self._state.items()}
         share = self._touches[row] / (self._steps * self._groups)
-        moved, after = self._optimizer.step(gradient * self._groups, before, self._steps, share)
+        moved, after = self._optimizer.step(TouchedRows(gradient * self._groups, before, self._steps, share))
         weight = 1.0 if self._copies > 1 else 1.0 / self._groups
         self._weight.index_add_(0, held, moved, alpha=weight)
         for name, value in self._state.items():

@@ -8,8 +8,8 @@ import numpy as np
 
 from suite.data import DataSource, Samples
 from suite.spec import WorkloadSpec
-from tests.oracle.batch import GlobalBatch
 from tests.helpers.training import global_batch
+from tests.oracle.batch import GlobalBatch
 
 
 class SmallSource(DataSource):

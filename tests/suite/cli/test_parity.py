@@ -36,7 +36,9 @@ def test_two_seeds_of_three_steps_cannot_tell(cli, tmp_path: Path):
 
     shown = cli("parity", "smoke", *QUICK, "--resume", str(folder))
     assert "Verdict: inconclusive" in shown.out
-    table = [line for line in shown.out.splitlines() if line.startswith(("AUC", "auc ", "normalized entropy"))]
+    table = [
+        line for line in shown.out.splitlines() if line.startswith(("AUC", "auc ", "normalized entropy"))
+    ]
     assert max(map(len, table)) <= 80
 
 

@@ -20,6 +20,11 @@ def result(seed: int, aucs: Sequence[float], entropy: float = 0.8, groups: int =
         curve_points=len(aucs),
         seed=seed,
     )
+    return result_of(training, aucs, entropy)
+
+
+def result_of(training: Training, aucs: Sequence[float], entropy: float = 0.8) -> TrainingResult:
+    """The same for given settings."""
     curve = tuple(
         Point(
             samples=100 * (i + 1),

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from suite.data import DataSource, Samples, open_source
 from suite.catalog import load_workload
+from suite.data import DataSource, Samples, open_source
 from suite.errors import ConfigError
 from suite.quality.checks import refuse_training_samples
 from suite.quality.spec import Training

@@ -18,7 +18,9 @@ SPREAD = 0.0006
 EXPERIMENTS = 1000
 
 
-def experiment(gap: float, spread: float = SPREAD, seeds: int = SEEDS, draw: random.Random | None = None) -> Parity:
+def experiment(
+    gap: float, spread: float = SPREAD, seeds: int = SEEDS, draw: random.Random | None = None
+) -> Parity:
     """Ten paired seeds whose AUC differs by a normal with this mean and spread; the entropy is alike."""
     draw = draw or random.Random(0)
     one = [result(s, [0.785 + draw.gauss(0, 0.001)]) for s in range(seeds)]

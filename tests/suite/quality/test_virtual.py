@@ -67,7 +67,8 @@ CASES = [
 
 def name(t: Training) -> str:
     """A test's id."""
-    return f"M{t.replica_groups}-{t.optimizer.name}-every{t.sync_interval}-{t.sync_optimizer_state}-G{t.global_batch}"
+    schedule = f"every{t.sync_interval}-{t.sync_optimizer_state}"
+    return f"M{t.replica_groups}-{t.optimizer.name}-{schedule}-G{t.global_batch}"
 
 
 @pytest.mark.parametrize("training", CASES, ids=name)
@@ -132,10 +133,12 @@ def test_copies_and_one_copy_are_the_same_training(optimizer: str) -> None:
         assert _distance(weight, copies.replicas.tables()[table]) <= TOLERANCE
 
 
-@pytest.mark.parametrize(("optimizer", "torchs"), [("adagrad", torch.optim.Adagrad), ("adam", torch.optim.Adam)])
+@pytest.mark.parametrize(
+    ("optimizer", "torchs"), [("adagrad", torch.optim.Adagrad), ("adam", torch.optim.Adam)]
+)
 def test_one_group_is_torchs_own_optimizer_where_every_row_is_touched(optimizer: str, torchs: Any) -> None:
     """On a table whose rows all get a gradient in every step, sparse and dense updates agree."""
-    from suite.quality.optimizers import row_optimizer
+    from suite.quality.optimizers import TouchedRows, row_optimizer
 
     torch.manual_seed(0)
     weight = torch.randn(5, 4)
@@ -145,7 +148,7 @@ def test_one_group_is_torchs_own_optimizer_where_every_row_is_touched(optimizer:
     state = {key: torch.zeros(5, width) for key, width in mine.widths(4).items()}
     for step in range(1, 11):
         gradient = torch.randn(5, 4)
-        moved, state = mine.step(gradient, state, step, torch.ones(5))
+        moved, state = mine.step(TouchedRows(gradient, state, step, torch.ones(5)))
         weight += moved
         other.grad = gradient.clone()
         dense.step()
