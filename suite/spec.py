@@ -172,10 +172,14 @@ class TrainingDefaults(Frozen):
 class ParitySpec(Frozen):
     """What counts as equal quality, fixed before anything is measured. Not part of the hash."""
 
+    #: The metric whose equivalence is the verdict. In the other one only a loss counts.
+    metric: Literal["auc", "normalized_entropy"] = "auc"
     #: Absolute. A relative difference of 0.1 % is what production teams count as a change.
     auc_margin: Annotated[float, Field(gt=0, le=0.1)] = 0.001
     #: As a share of the baseline's.
     normalized_entropy_margin: Annotated[float, Field(gt=0, le=0.1)] = 0.001
+    #: Pairs of trainings: enough for two equal arms to be found equivalent 9 times of 10.
+    seeds: Annotated[int, Field(strict=True, ge=2, le=1000)] = 16
 
 
 class WorkloadSpec(Frozen):

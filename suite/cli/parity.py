@@ -36,7 +36,9 @@ def parity(
         str | None, typer.Option(metavar="NAME", help="Of the 1D arm's tables.")
     ] = None,
     baseline_learning_rate: Annotated[float | None, typer.Option(help="Of the 1D arm's tables.")] = None,
-    seeds: Annotated[int, typer.Option(help="Pairs of trainings: seeds 0, 1, 2, ...")] = 10,
+    seeds: Annotated[
+        int | None, typer.Option(help="Pairs of trainings: seeds 0, 1, 2, ...  [default: the workload's, 16]")
+    ] = None,
     curve_points: Annotated[int, typer.Option(help="How often each training is scored.")] = 6,
     target_auc: Annotated[
         float | None,
@@ -57,7 +59,7 @@ def parity(
       sparse2d parity movielens_100k --resume runs/movielens_100k/c57b84fc/20260131T101500Z-3fa1c2-parity
     """
     spec = load_workload(workload, options.data)
-    checked_seeds(seeds)
+    pairs = checked_seeds(spec.parity.seeds if seeds is None else seeds)
     arms = {
         "baseline": (1, {"name": baseline_optimizer, "learning_rate": baseline_learning_rate}),
         "candidate": (
@@ -66,7 +68,7 @@ def parity(
         ),
     }
     trainings = {
-        arm: [options.training(spec, groups, chosen, seed, curve_points) for seed in range(seeds)]
+        arm: [options.training(spec, groups, chosen, seed, curve_points) for seed in range(pairs)]
         for arm, (groups, chosen) in arms.items()
     }
     jobs = options.processes()
