@@ -52,7 +52,7 @@ def main() -> None:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         mp.spawn(_rank, args=(options, folder), nprocs=options.world_size)
-        measured = json.loads((Path(folder) / "measured.json").readinterval_text())
+        measured = json.loads((Path(folder) / "measured.json").read_text())
     if options.json:
         print(json.dumps(measured, indent=2))
         return
