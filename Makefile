@@ -41,6 +41,7 @@ bench: setup
 # What the suite's own layers cost, as ratios (benchmarks/overhead.py says which).
 bench-overhead: setup
 	$(BIN)/python -m benchmarks.overhead
+	$(BIN)/python -m benchmarks.virtual
 
 test: setup lint
 	$(BIN)/python -m pytest -m 'not slow'

@@ -94,9 +94,11 @@ def _rank(rank: int, options: argparse.Namespace, folder: str) -> None:
         assert beside is not None
         summary = {
             "step": f"{step_ms:.2f} ms, {options.workload}, T = {size}, baseline_1d",
-            "reference_2d at M = 1 / baseline_1d": f"{_text(ratio)}, {len(ratios)} pairs; target 0.98-1.02",
+            "reference_2d at M = 1 / baseline_1d": (
+                f"{interval_text(ratio)}, {len(ratios)} pairs; target 0.98-1.02"
+            ),
             "own cost of a sample / step": f"{own:.5f}; target below 0.01",
-            "sampled steps / back-to-back steps": f"{_text(beside)}, {len(sampling)} pairs",
+            "sampled steps / back-to-back steps": f"{interval_text(beside)}, {len(sampling)} pairs",
         }
         measured = {
             "summary": summary,
@@ -110,7 +112,8 @@ def _rank(rank: int, options: argparse.Namespace, folder: str) -> None:
     dist.destroy_process_group()
 
 
-def _text(interval: Interval) -> str:
+def interval_text(interval: Interval) -> str:
+    """Median, interval and confidence in one line."""
     if interval.confidence is None:
         return f"{interval.median:.4f} (one pair, no interval)"
     return f"{interval.median:.4f} [{interval.low:.4f}, {interval.high:.4f}] at {interval.confidence:.1%}"

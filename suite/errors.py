@@ -32,6 +32,10 @@ class SuiteError(Exception):
         super().__init__(report.message)
         self.report = report
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """So that it survives the way from another process."""
+        return _restored, (type(self), self.report)
+
 
 class ConfigError(SuiteError):
     """Bad input or environment, found before any process is launched. Exit code 2."""
@@ -51,3 +55,9 @@ class RunFailed(SuiteError):
     """A launch that started and did not finish. Exit code 3."""
 
     exit_code = 3
+
+
+def _restored(kind: type[SuiteError], report: ErrorReport) -> SuiteError:
+    error = kind.__new__(kind)
+    SuiteError.__init__(error, report)
+    return error

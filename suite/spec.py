@@ -169,6 +169,19 @@ class TrainingDefaults(Frozen):
     launches: Positive = 1
 
 
+class ParitySpec(Frozen):
+    """What counts as equal quality, fixed before anything is measured. Not part of the hash."""
+
+    #: The metric whose equivalence is the verdict. In the other one only a loss counts.
+    metric: Literal["auc", "normalized_entropy"] = "auc"
+    #: Absolute. A relative difference of 0.1 % is what production teams count as a change.
+    auc_margin: Annotated[float, Field(gt=0, le=0.1)] = 0.001
+    #: As a share of the baseline's.
+    normalized_entropy_margin: Annotated[float, Field(gt=0, le=0.1)] = 0.001
+    #: Pairs of trainings: enough for two equal arms to be found equivalent 9 times of 10.
+    seeds: Annotated[int, Field(strict=True, ge=2, le=1000)] = 16
+
+
 class WorkloadSpec(Frozen):
     """Model, tables, data and batch: everything that names a series of measurements."""
 
@@ -179,6 +192,7 @@ class WorkloadSpec(Frozen):
     data: DataSpec
     batch: BatchSpec
     defaults: TrainingDefaults = TrainingDefaults()
+    parity: ParitySpec = ParitySpec()
 
     @field_validator("tables")
     @classmethod

@@ -18,6 +18,7 @@ one-sided tests at the same level would.
 
 from __future__ import annotations
 
+import bisect
 import math
 import statistics
 from collections.abc import Mapping, Sequence
@@ -186,8 +187,7 @@ def judge_paired(
     elif floor is not None and not any(_beyond(value, floor, direction) for value in middle):
         reason = f"neither side is beyond {floor:g}: where nothing was learnt there is nothing to compare."
     else:
-        half = _t_half_width(differences)
-        low, high = mean - half, mean + half
+        _, low, high = t_interval(differences)
         verdict, reason = _against_margin(mean, low, high, -margin, 0, margin, direction)
         reason += f" ({margin:g} either way), over {len(seeds)} paired seeds."
     scale = middle[0]
@@ -226,9 +226,36 @@ def _beyond(value: float, floor: float, direction: Direction) -> bool:
     return value > floor if direction == "higher" else value < floor
 
 
-def _t_half_width(differences: Sequence[float]) -> float:
+def t_interval(values: Sequence[float]) -> tuple[float, float, float]:
+    """The mean of two values or more, and its two-sided 95 % t interval (mean, low, high)."""
     # scipy.stats takes a second to import, and few comparisons need it.
     from scipy.stats import t
 
-    n = len(differences)
-    return float(t.ppf(1 - ALPHA / 2, n - 1)) * statistics.stdev(differences) / math.sqrt(n)
+    n, mean = len(values), statistics.fmean(values)
+    half = float(t.ppf(1 - ALPHA / 2, n - 1)) * statistics.stdev(values) / math.sqrt(n)
+    return mean, mean - half, mean + half
+
+
+def equivalence_seeds(differences: Sequence[float], margin: float, power: float) -> int | None:
+    """How many pairs find two equal arms equivalent with probability ``power``, at the spread seen.
+
+    The smallest n with (t(1 - alpha/2) + t(1 - (1 - power)/2)) * s / sqrt(n) <= margin, n - 1 degrees of
+    freedom: the usual sample size of an equivalence test at no true difference (Chow, Shao, Wang: Sample Size
+    Calculations in Clinical Research, section 3.2), with t for the normal.
+
+    Returns:
+        None with fewer than two differences, or where more than 10,000 would be needed.
+    """
+    from scipy.stats import t
+
+    if len(differences) < 2:
+        return None
+    spread = statistics.stdev(differences)
+
+    def enough(n: int) -> bool:
+        quantiles = float(t.ppf(1 - ALPHA / 2, n - 1)) + float(t.ppf((1 + power) / 2, n - 1))
+        return quantiles * spread / math.sqrt(n) <= margin
+
+    candidates = range(2, 10_001)
+    place = bisect.bisect_left(candidates, True, key=enough)
+    return candidates[place] if place < len(candidates) else None

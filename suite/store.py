@@ -20,6 +20,7 @@ from pydantic import ValidationError
 
 from suite.environment import utc_now
 from suite.errors import ConfigError, ErrorReport, RunFailed
+from suite.files import sync_folder, write_whole
 from suite.record import SCHEMA_VERSION, EnvironmentRecord, LaunchRecord, RunRecord
 from suite.spec import RunSpec
 
@@ -65,7 +66,7 @@ class RunFolder:
         with _saving(self.path):
             _write(self.path / RECORD, self._record)
             self.path.rename(final)
-            _sync_folder(final.parent)
+            sync_folder(final.parent)
         return self._record, final
 
 
@@ -235,30 +236,11 @@ def _saving(folder: Path) -> Iterator[None]:
 
 
 def _write(path: Path, record: RunRecord) -> None:
-    """Replaces a file whole or not at all: temporary file, fsync, rename. The record is validated first.
+    """The record, validated first, whole or not at all.
 
     Raises:
         OSError: nothing of it is left behind.
     """
     text = record.model_dump_json(indent=1, fallback=str)
     RunRecord.model_validate_json(text)
-    temporary = path.with_name(f".{path.name}.temporary")
-    try:
-        with temporary.open("w", encoding="utf-8") as file:
-            file.write(text + "\n")
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    except OSError:
-        temporary.unlink(missing_ok=True)
-        raise
-    _sync_folder(path.parent)
-
-
-def _sync_folder(path: Path) -> None:
-    """Makes a rename inside a folder durable."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+    write_whole(path, text + "\n")

@@ -15,7 +15,7 @@ from rich.console import Console
 from suite.errors import ErrorReport, SuiteError
 from suite.session import Interrupted
 
-BAD_INPUT, RUN_FAILED, INTERRUPTED = 2, 3, 130
+VERDICT_FAILED, BAD_INPUT, RUN_FAILED, INTERRUPTED = 1, 2, 3, 130
 
 
 def report_of(error: BaseException, arguments: Sequence[str]) -> tuple[ErrorReport, int]:

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 
 import typer
 
-from suite.cli import compare, doctor, reproduce, run, sweep, workloads
+from suite.cli import ablate, compare, doctor, parity, reproduce, run, sweep, workloads
 from suite.cli.failures import located, relative, report_of, show_error
 from suite.cli.streams import messages
 from suite.cli.verb import print_document
@@ -31,6 +31,8 @@ app.add_typer(workloads.app, name="workloads")
 app.command("run")(run.run)
 app.command("sweep")(sweep.sweep)
 app.command("compare")(compare.compare)
+app.command("parity")(parity.parity)
+app.command("ablate")(ablate.ablate)
 app.command("reproduce")(reproduce.reproduce)
 
 

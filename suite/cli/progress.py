@@ -28,13 +28,7 @@ def shown(runs: Sequence[RunSpec], console: Console) -> Iterator[Report]:
     if not console.is_terminal:
         yield _lines(runs, console)
         return
-    columns = (
-        TextColumn("{task.description}", markup=False),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-    )
-    with Bars(*columns, console=console, transient=True) as bars:
+    with _bars(console) as bars:
         task = bars.add_task("", total=None)
 
         def report(index: int, progress: Progress) -> None:
@@ -46,6 +40,16 @@ def shown(runs: Sequence[RunSpec], console: Console) -> Iterator[Report]:
             )
 
         yield report
+
+
+def _bars(console: Console) -> Bars:
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+    )
+    return Bars(*columns, console=console, transient=True)
 
 
 def _lines(runs: Sequence[RunSpec], console: Console) -> Report:
@@ -69,3 +73,14 @@ def _description(runs: Sequence[RunSpec], index: int, progress: Progress) -> str
     place = f"[{index + 1}/{len(runs)}] " if len(runs) > 1 else ""
     launch = f"launch {progress.launch + 1}/{run.launches} " if run.launches > 1 else ""
     return f"{place}{run.workload.name} {label(run)}: {launch}{progress.phase}"
+
+
+@contextmanager
+def counted(what: str, console: Console) -> Iterator[Callable[[int, int], None]]:
+    """Shows how many of how many are done; it is told both."""
+    if not console.is_terminal:
+        yield lambda done, total: console.print(f"{what} {done}/{total}", markup=False)
+        return
+    with _bars(console) as bars:
+        task = bars.add_task(what, total=None)
+        yield lambda done, total: bars.update(task, completed=done, total=total)

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 #: A difference of quality that does not matter in practice: 0.1 points of AUC or of entropy.
 MARGIN = 0.001
+#: On the wrong side of these a model has learnt nothing, and there is nothing to compare.
+FLOORS = {"auc": 0.51, "normalized_entropy": 0.999}
 
 
 def quality(labels: np.ndarray, scores: np.ndarray, split: str) -> QualityRecord:
@@ -67,7 +69,15 @@ def _of(field: str) -> Callable[[RunSpec, LaunchRecord], float | None]:
 
 
 METRICS = (
-    Metric("auc", "", "higher", True, _of("auc"), margin=MARGIN, floor=0.51),
-    Metric("normalized_entropy", "", "lower", True, _of("normalized_entropy"), margin=MARGIN, floor=0.999),
+    Metric("auc", "", "higher", True, _of("auc"), margin=MARGIN, floor=FLOORS["auc"]),
+    Metric(
+        "normalized_entropy",
+        "",
+        "lower",
+        True,
+        _of("normalized_entropy"),
+        margin=MARGIN,
+        floor=FLOORS["normalized_entropy"],
+    ),
     Metric("log_loss", "nats/sample", "lower", True, _of("log_loss"), margin=MARGIN),
 )

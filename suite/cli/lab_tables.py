@@ -1,0 +1,139 @@
+"""How the quality lab's figures look."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+
+from suite.cli.tables import ABSENT, COLOURS, table
+from suite.quality.ablation import Ablation
+from suite.quality.parity import Arm, Estimate, Parity
+from suite.spec import WorkloadSpec
+
+
+def quality(found: Estimate, digits: int = 4) -> str:
+    """``0.7851 [0.7848, 0.7854]``."""
+    if found.low is None or found.high is None:
+        return f"{found.mean:.{digits}f}"
+    return f"{found.mean:.{digits}f} [{found.low:.{digits}f}, {found.high:.{digits}f}]"
+
+
+def signed(found: Estimate) -> str:
+    """``-0.00040`` and below it ``[-0.00060, -0.00020]``."""
+    if found.low is None or found.high is None:
+        return f"{found.mean:+.5f}"
+    return f"{found.mean:+.5f}\n[{found.low:+.5f}, {found.high:+.5f}]"
+
+
+def arm_label(arm: Arm) -> str:
+    """``2D M=4 momentum_scaled_rowwise_adagrad, lr 0.04``."""
+    layout = "1D" if arm.replica_groups == 1 else f"2D M={arm.replica_groups}"
+    return f"{layout} {arm.optimizer}, lr {arm.learning_rate:g}"
+
+
+def show_parity(workload: WorkloadSpec, parity: Parity, console: Console) -> None:
+    """Both arms, their learning curves, the differences, and the verdict last."""
+    console.print(
+        f"[bold]{workload.name}[/bold]  quality of 2D against 1D, emulated (exact mathematics of virtual "
+        f"groups); {len(parity.seeds)} paired seeds; spec {workload.spec_hash}",
+        soft_wrap=True,
+    )
+    for name, arm in parity.arms.items():
+        console.print(f"{name}: {arm_label(arm)}", markup=False, soft_wrap=True)
+    figures = table("", *parity.arms)
+    figures.add_row("AUC", *(quality(arm.auc) for arm in parity.arms.values()))
+    figures.add_row("normalized entropy", *(quality(a.normalized_entropy) for a in parity.arms.values()))
+    reached = (arm.samples_to_target for arm in parity.arms.values())
+    figures.add_row(
+        f"samples to AUC {parity.target_auc:.4f}", *(ABSENT if x is None else f"{x:,.0f}" for x in reached)
+    )
+    for points in zip(*(arm.curve[:-1] for arm in parity.arms.values()), strict=True):
+        figures.add_row(f"AUC after {points[0].samples:,}", *(f"{p.auc.mean:.4f}" for p in points))
+    console.print(figures)
+    console.print()
+    checks = table("candidate - baseline", "difference", "margin", "seeds\nneeded", "verdict")
+    for check in parity.checks:
+        checks.add_row(
+            check.metric,
+            signed(check.difference),
+            f"{check.margin:.5f}",
+            ABSENT if check.seeds_needed is None else str(check.seeds_needed),
+            f"[{COLOURS[check.verdict]}]{check.verdict}[/]",
+        )
+    console.print(checks)
+    console.print("Note: [low, high] are 95 % t intervals over seeds.", markup=False)
+    for check in parity.checks:
+        console.print(f"{check.metric}: {check.reason}", markup=False, soft_wrap=True)
+    colour = COLOURS[parity.verdict]
+    console.print(f"Verdict: [bold {colour}]{parity.verdict}[/] {escape(f'({parity.metric} decides)')}")
+
+
+def show_ablation(
+    workload: WorkloadSpec, ablation: Ablation, ratios: Sequence[dict[str, Any]], console: Console
+) -> None:
+    """Arms at the shared learning rate and at their best, effects, and how second moments grow."""
+    console.print(
+        f"[bold]{workload.name}[/bold]  layout x optimizer, emulated (exact mathematics of virtual groups); "
+        f"{len(ablation.seeds)} paired seeds; spec {workload.spec_hash}",
+        soft_wrap=True,
+    )
+    for title, at_best in (
+        (f"At the shared learning rate {ablation.shared_learning_rate:g}:", False),
+        ("Each at its own best, tuned with the same budget:", True),
+    ):
+        console.print(f"\n{title}", markup=False)
+        made = table("", "lr", "AUC", "entropy", "AUC - 1D", "verdict")
+        for name, arm in ablation.arms.items():
+            if at_best and not arm.tuning:
+                continue
+            judged = arm.parity_at_best if at_best else arm.parity
+            auc, entropy = (
+                (arm.auc_at_best, arm.normalized_entropy_at_best)
+                if at_best
+                else (arm.auc, arm.normalized_entropy)
+            )
+            rate = arm.best_learning_rate if at_best else ablation.shared_learning_rate
+            made.add_row(
+                name.replace("_rowwise_adagrad", ""),
+                f"{rate:g}{'*' if at_best and arm.best_at_the_edge else ''}",
+                f"{auc.mean:.4f}",
+                f"{entropy.mean:.4f}",
+                ABSENT if judged is None else signed(judged.checks[0].difference),
+                ABSENT if judged is None else f"[{COLOURS[judged.verdict]}]{judged.verdict}[/]",
+            )
+        console.print(made)
+    if any(arm.best_at_the_edge for arm in ablation.arms.values()):
+        console.print("* the end of the grid: the best may lie beyond (--multiples).", markup=False)
+    console.print("\nEffects on AUC at the shared learning rate:", markup=False)
+    effects = table("", "estimate", "low", "high")
+    for name, effect in ablation.effects.items():
+        bounds = (ABSENT if x is None else f"{x:+.5f}" for x in (effect.low, effect.high))
+        effects.add_row(name, f"{effect.estimate:+.5f}", *bounds)
+    console.print(effects)
+    console.print("\nAUC lost by keeping the learning rate tuned for 1D:", markup=False)
+    carried = table("", "lost")
+    for name, arm in ablation.arms.items():
+        if arm.tuning and arm.replica_groups > 1:
+            carried.add_row(name.replace("_rowwise_adagrad", ""), signed(arm.carry_over).replace("\n", " "))
+    console.print(carried)
+    console.print("\nSecond moment under 2D / under 1D, rows by how often 1D touches them:", markup=False)
+    grown = table("M", "samples\na group", "touched in\nsteps from", "rows", "median", "80 % of rows")
+    for ratio in ratios:
+        median, spread = ABSENT, ABSENT
+        if ratio["median"] is not None:
+            median, spread = f"{ratio['median']:.2f}", f"[{ratio['low']:.2f}, {ratio['high']:.2f}]"
+        grown.add_row(
+            str(ratio["replica_groups"]),
+            f"{ratio['group_batch']:g}",
+            f"{ratio['touched_from']:.0%}",
+            f"{ratio['rows']:,}",
+            median,
+            spread,
+        )
+    console.print(grown)
+    console.print(
+        "Note: [low, high] are 95 % t intervals over paired seeds; tuning used other seeds.", markup=False
+    )

@@ -1,0 +1,100 @@
+"""``sparse2d parity``: is a model trained in 2D as good as one trained in 1D?"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from suite.catalog import load_workload
+from suite.cli.failures import VERDICT_FAILED, relative
+from suite.cli.lab import OPTIMIZERS, LabOptions, Workload, checked_seeds, train_all
+from suite.cli.lab_tables import show_parity
+from suite.cli.streams import messages
+from suite.cli.verb import Result, verb
+from suite.environment import capture
+from suite.quality.checks import check_training
+from suite.quality.parity import judge
+
+PASSED = ("equivalent", "better")
+
+
+@verb("parity")
+def parity(
+    workload: Workload,
+    options: LabOptions,
+    replica_groups: Annotated[int, typer.Option(help="M of the 2D arm.")] = 4,
+    optimizer: Annotated[
+        str, typer.Option(metavar="NAME", help=f"Of the 2D arm's tables. One of {OPTIMIZERS}.")
+    ] = "momentum_scaled_rowwise_adagrad",
+    scale: Annotated[
+        float | None, typer.Option(help="c of momentum_scaled_rowwise_adagrad.  [default: M]")
+    ] = None,
+    learning_rate: Annotated[float | None, typer.Option(help="Of the 2D arm's tables.")] = None,
+    baseline_optimizer: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Of the 1D arm's tables.")
+    ] = None,
+    baseline_learning_rate: Annotated[float | None, typer.Option(help="Of the 1D arm's tables.")] = None,
+    seeds: Annotated[
+        int | None, typer.Option(help="Pairs of trainings: seeds 0, 1, 2, ...  [default: the workload's, 16]")
+    ] = None,
+    curve_points: Annotated[int, typer.Option(help="How often each training is scored.")] = 6,
+    target_auc: Annotated[
+        float | None,
+        typer.Option(help="For samples to target.  [default: the 1D arm's last AUC less ten margins]"),
+    ] = None,
+) -> Result:
+    """Judge whether a model trained in 2D is as good as one trained in 1D.
+
+    Both arms train on the same samples from the same initial weights, seed by seed, in M virtual groups
+    inside one process: the exact mathematics of 2D, without communication (emulated). The margins are the
+    workload's. Exit code 0 when 2D is equivalent or better, 1 when it is worse or the seeds cannot tell.
+
+    \b
+    Examples:
+      sparse2d parity movielens_100k
+      sparse2d parity movielens_100k --replica-groups 64 --optimizer rowwise_adagrad
+      sparse2d parity movielens_100k --replica-groups 16 --sync-interval 8 --seeds 20 --json
+      sparse2d parity movielens_100k --resume runs/movielens_100k/c57b84fc/20260131T101500Z-3fa1c2-parity
+    """
+    spec = load_workload(workload, options.data)
+    pairs = checked_seeds(spec.parity.seeds if seeds is None else seeds)
+    arms = {
+        "baseline": (1, {"name": baseline_optimizer, "learning_rate": baseline_learning_rate}),
+        "candidate": (
+            replica_groups,
+            {"name": optimizer, "learning_rate": learning_rate, "scale": scale},
+        ),
+    }
+    trainings = {
+        arm: [options.training(spec, groups, chosen, seed, curve_points) for seed in range(pairs)]
+        for arm, (groups, chosen) in arms.items()
+    }
+    jobs = options.processes()
+    check_training(trainings["baseline"][0])
+    environment = capture(None)
+    experiment = options.experiment(spec, "parity", environment)
+    # Pair by pair, so that an experiment that is ended has whole pairs.
+    order = [t for pair in zip(*trainings.values(), strict=True) for t in pair]
+    train_all("training", order, experiment, jobs, messages())
+    results = {arm: [experiment.finished[t.training_hash] for t in ts] for arm, ts in trainings.items()}
+    judged = judge(results["baseline"], results["candidate"], spec.parity, target_auc)
+    body = {
+        "workload": spec.name,
+        "spec_hash": spec.spec_hash,
+        "provenance": "emulated",
+        **judged.model_dump(mode="json"),
+    }
+    path = experiment.conclude(body)
+
+    def show(out: Console) -> None:
+        show_parity(spec, judged, out)
+        out.print(f"Experiment: {relative(path)}", soft_wrap=True)
+
+    return Result(
+        body | {"experiment": relative(experiment.path)},
+        show,
+        exit_code=0 if judged.verdict in PASSED else VERDICT_FAILED,
+        flags=environment.flags,
+    )

@@ -1,0 +1,233 @@
+"""Layout or optimizer? A factorial of both, tuned with equal budgets, judged over paired seeds.
+
+Two questions that one learning rate cannot answer apart:
+
+1. At the learning rate that was tuned for 1D, what do the layout, the optimizer and the two together do? The
+   effects of the 2 x 2 {1D, 2D of M groups} x {row-wise AdaGrad, momentum-scaled with c = M}:
+
+       layout        2D plain - 1D plain
+       optimizer     1D scaled - 1D plain
+       layout:optimizer   (2D scaled - 2D plain) - (1D scaled - 1D plain)
+
+2. With the learning rate tuned for each arm (the same grid, the same seeds, the same number of trainings),
+   does a difference remain? A constant c is a learning-rate rule (``reference_impl/optimizer.py``), so that
+   tuned arms with and without it are the same family, and ``carry_over`` says what is lost by keeping 1D's.
+
+Tuning uses seeds of its own, so that picking the best does not flatter the arm that was picked.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from suite.quality.library import TrainingResult
+from suite.quality.parity import ArmEstimate, Estimate, Parity, judge, values
+from suite.quality.spec import Training, VirtualOptimizerName
+from suite.spec import Frozen, ParitySpec
+
+PLAIN: VirtualOptimizerName = "rowwise_adagrad"
+SCALED: VirtualOptimizerName = "momentum_scaled_rowwise_adagrad"
+#: Seeds that tune start here, far from those that judge.
+TUNING_SEED = 1_000_000
+
+#: Makes a training of (M, optimizer, scale, learning rate, seed).
+Make = Callable[[int, str, float | None, float, int], Training]
+Results = Mapping[str, TrainingResult]
+
+
+class ArmKey(NamedTuple):
+    """A cell of the factorial. ``scale`` is c where it is not M: momentum scaling in 1D."""
+
+    groups: int
+    optimizer: str
+    scale: float | None = None
+
+    @property
+    def name(self) -> str:
+        """``1d.rowwise_adagrad``, ``m16.momentum_scaled_rowwise_adagrad``, ``1d.momentum_scaled..._c16``."""
+        layout = "1d" if self.groups == 1 else f"m{self.groups}"
+        return f"{layout}.{self.optimizer}" + ("" if self.scale is None else f"_c{self.scale:g}")
+
+
+class LearningRateScore(Frozen):
+    """What tuning saw at one learning rate: mean AUC over the tuning seeds."""
+
+    learning_rate: float
+    auc: float
+
+
+class ArmResult(Frozen):
+    """One arm at the learning rate shared by all, and at its own best."""
+
+    replica_groups: int
+    optimizer: str
+    scale: float | None
+    tuning: tuple[LearningRateScore, ...]
+    best_learning_rate: float
+    #: The best is the smallest or largest of the grid: the true best may lie beyond.
+    best_at_the_edge: bool
+    auc: ArmEstimate
+    normalized_entropy: ArmEstimate
+    auc_at_best: ArmEstimate
+    normalized_entropy_at_best: ArmEstimate
+    #: Against 1D with plain AdaGrad at the shared learning rate, and both at their best. None for 1D itself.
+    parity: Parity | None
+    parity_at_best: Parity | None
+    #: AUC lost by keeping the learning rate tuned for 1D instead of the arm's own.
+    carry_over: Estimate
+
+
+class Effect(Frozen):
+    """A contrast of AUC over paired seeds, at the shared learning rate, with its 95 % t interval."""
+
+    estimate: float
+    low: float | None
+    high: float | None
+
+
+class Ablation(Frozen):
+    """The whole factorial."""
+
+    shared_learning_rate: float
+    seeds: tuple[int, ...]
+    arms: dict[str, ArmResult]
+    #: ``layout.m16``, ``optimizer.m16``, ``layout:optimizer.m16``.
+    effects: dict[str, Effect]
+
+
+class Design:
+    """Which trainings the factorial takes.
+
+    Args:
+        groups: M of the 2D layouts, without 1.
+        optimizers: of every layout; momentum scaling in 1D takes c of every M.
+        rates: the grid, ascending.
+        shared: the learning rate of question 1, one of the grid.
+        seeds: that judge.
+        tuning_seeds: how many tune.
+        make: a Training of these settings.
+    """
+
+    def __init__(
+        self,
+        groups: Sequence[int],
+        optimizers: Sequence[str],
+        rates: Sequence[float],
+        shared: float,
+        seeds: int,
+        tuning_seeds: int,
+        make: Make,
+    ) -> None:
+        self.baseline = ArmKey(1, PLAIN)
+        self.groups = tuple(groups)
+        self.rates = tuple(rates)
+        self.shared = shared
+        self.seeds = tuple(range(seeds))
+        self._tuning = tuple(range(TUNING_SEED, TUNING_SEED + tuning_seeds))
+        self._make = make
+        others = [o for o in optimizers if o not in (PLAIN, SCALED, "frequency_scaled_rowwise_adagrad")]
+        self.tuned = (
+            self.baseline,
+            *(ArmKey(1, o) for o in others),
+            *(ArmKey(m, o) for m in groups for o in optimizers),
+        )
+        #: In 1D a scaled arm is 1D at another learning rate, so that tuning it again would say nothing.
+        self.untuned = tuple(ArmKey(1, SCALED, float(m)) for m in groups if SCALED in optimizers)
+
+    def tuning(self) -> list[Training]:
+        """Every tuned arm at every learning rate of the grid."""
+        return [t for arm in self.tuned for rate in self.rates for t in self._of(arm, rate, self._tuning)]
+
+    def judging(self, tuned: Results) -> list[Training]:
+        """All arms at the shared learning rate, and each tuned one at its best."""
+        return [
+            t
+            for arm in (*self.tuned, *self.untuned)
+            for rate in dict.fromkeys((self.shared, *self._rates_to_judge(arm, tuned)))
+            for t in self._of(arm, rate, self.seeds)
+        ]
+
+    def conclude(self, results: Results, goal: ParitySpec) -> Ablation:
+        """Judges; ``results`` by training hash holds all of ``tuning`` and ``judging``."""
+        shared = {arm: self._results(arm, self.shared, results) for arm in (*self.tuned, *self.untuned)}
+        return Ablation(
+            shared_learning_rate=self.shared,
+            seeds=self.seeds,
+            arms={arm.name: self._arm(arm, results, shared, goal) for arm in shared},
+            effects=dict(self._effects(shared)),
+        )
+
+    def _rates_to_judge(self, arm: ArmKey, tuned: Results) -> tuple[float, ...]:
+        return () if arm in self.untuned else (self.best(arm, tuned), self.best(self.baseline, tuned))
+
+    def best(self, arm: ArmKey, results: Results) -> float:
+        """The learning rate with the largest mean AUC over the tuning seeds."""
+        return max(self._scores(arm, results), key=lambda score: score.auc).learning_rate
+
+    def _scores(self, arm: ArmKey, results: Results) -> tuple[LearningRateScore, ...]:
+        return tuple(
+            LearningRateScore(
+                learning_rate=rate,
+                auc=statistics.fmean(
+                    values([results[t.training_hash] for t in self._of(arm, rate, self._tuning)], "auc")
+                ),
+            )
+            for rate in self.rates
+        )
+
+    def _arm(
+        self,
+        arm: ArmKey,
+        results: Results,
+        shared: Mapping[ArmKey, list[TrainingResult]],
+        goal: ParitySpec,
+    ) -> ArmResult:
+        tuned = arm in self.tuned
+        best = self.best(arm, results) if tuned else self.shared
+        at_best = self._results(arm, best, results)
+        one_d_best = self.best(self.baseline, results)
+        carried = self._results(arm, one_d_best, results) if tuned else at_best
+        return ArmResult(
+            replica_groups=arm.groups,
+            optimizer=arm.optimizer,
+            scale=arm.scale,
+            tuning=self._scores(arm, results) if tuned else (),
+            best_learning_rate=best,
+            best_at_the_edge=tuned and best in (self.rates[0], self.rates[-1]),
+            auc=ArmEstimate.of(values(shared[arm], "auc")),
+            normalized_entropy=ArmEstimate.of(values(shared[arm], "normalized_entropy")),
+            auc_at_best=ArmEstimate.of(values(at_best, "auc")),
+            normalized_entropy_at_best=ArmEstimate.of(values(at_best, "normalized_entropy")),
+            parity=None if arm == self.baseline else judge(shared[self.baseline], shared[arm], goal),
+            parity_at_best=None
+            if arm == self.baseline or not tuned
+            else judge(self._results(self.baseline, one_d_best, results), at_best, goal),
+            carry_over=Estimate.of(
+                [a - b for a, b in zip(values(at_best, "auc"), values(carried, "auc"), strict=True)]
+            ),
+        )
+
+    def _effects(self, shared: Mapping[ArmKey, list[TrainingResult]]) -> Iterator[tuple[str, Effect]]:
+        plain_1d = values(shared[self.baseline], "auc")
+        for m in self.groups:
+            cells = [ArmKey(m, PLAIN), ArmKey(1, SCALED, float(m)), ArmKey(m, SCALED)]
+            if not all(cell in shared for cell in cells):
+                continue
+            plain_2d, scaled_1d, scaled_2d = (values(shared[cell], "auc") for cell in cells)
+            rows = list(zip(plain_1d, plain_2d, scaled_1d, scaled_2d, strict=True))
+            yield f"layout.m{m}", _effect([b - a for a, b, _, _ in rows])
+            yield f"optimizer.m{m}", _effect([c - a for a, _, c, _ in rows])
+            yield f"layout:optimizer.m{m}", _effect([(d - b) - (c - a) for a, b, c, d in rows])
+
+    def _results(self, arm: ArmKey, rate: float, results: Results) -> list[TrainingResult]:
+        return [results[t.training_hash] for t in self._of(arm, rate, self.seeds)]
+
+    def _of(self, arm: ArmKey, rate: float, seeds: Sequence[int]) -> list[Training]:
+        return [self._make(arm.groups, arm.optimizer, arm.scale, rate, seed) for seed in seeds]
+
+
+def _effect(differences: Sequence[float]) -> Effect:
+    found = Estimate.of(differences)
+    return Effect(estimate=found.mean, low=found.low, high=found.high)

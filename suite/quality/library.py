@@ -1,0 +1,157 @@
+"""Results of trainings on disk: one folder an experiment, one file a training, each written whole.
+
+    runs/<workload>/<spec hash>/<UTC time>-<short id>-<verb>/
+        environment.json
+        trainings/<training hash>.json
+        verdict.json              when all are there
+
+An experiment that was ended goes on in its own folder (``--resume``), and trains what is missing. Nothing is
+taken from elsewhere: a result is believed only where the same stack made it, in an experiment that says so.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import ValidationError
+
+from suite.environment import STACK
+from suite.errors import ConfigError, ErrorReport, RunFailed
+from suite.files import write_whole
+from suite.quality.spec import Training
+from suite.record import EnvironmentRecord, QualityRecord
+from suite.spec import Frozen, Model, WorkloadSpec
+
+ENVIRONMENT = "environment.json"
+VERDICT = "verdict.json"
+TRAININGS = "trainings"
+
+
+class Point(Frozen):
+    """Quality after so many training samples."""
+
+    samples: int
+    quality: QualityRecord
+
+
+class TrainingResult(Frozen):
+    """What one training came to. ``emulated``: exact mathematics of M groups, no communication."""
+
+    schema_version: Literal[1] = 1
+    provenance: Literal["emulated"] = "emulated"
+    training: Training
+    curve: tuple[Point, ...]
+    last_loss: float
+
+    @property
+    def quality(self) -> QualityRecord:
+        """After the last step."""
+        return self.curve[-1].quality
+
+
+class Experiment:
+    """An experiment's folder. ``finished`` holds what it has, by training hash."""
+
+    def __init__(self, path: Path, finished: dict[str, TrainingResult]) -> None:
+        self.path = path
+        self.finished = finished
+
+    def save(self, result: TrainingResult) -> None:
+        """Keeps one training.
+
+        Raises:
+            RunFailed: the disk is full or cannot be written; the others are untouched.
+        """
+        name = result.training.training_hash
+        self._write(f"{TRAININGS}/{name}.json", result.model_dump_json(indent=1))
+        self.finished[name] = result
+
+    def conclude(self, verdict: dict[str, Any]) -> Path:
+        """Writes the verdict; returns its path.
+
+        Raises:
+            RunFailed: see ``save``.
+        """
+        self._write(VERDICT, json.dumps(verdict, indent=1, allow_nan=False))
+        return self.path / VERDICT
+
+    def _write(self, name: str, text: str) -> None:
+        try:
+            write_whole(self.path / name, text + "\n")
+        except OSError as error:
+            raise RunFailed(
+                ErrorReport(
+                    kind="cannot_save",
+                    field="runs",
+                    value=str(self.path),
+                    message=f"{name} could not be saved: {error.strerror}.",
+                    remedy=f"Make room and go on with --resume {self.path}: finished trainings are kept.",
+                )
+            ) from error
+
+
+def new_experiment(
+    runs_dir: Path, workload: WorkloadSpec, verb: str, environment: EnvironmentRecord
+) -> Experiment:
+    """A new folder with its environment.
+
+    Raises:
+        ConfigError: ``runs`` cannot be written.
+    """
+    parent = runs_dir / workload.name / workload.spec_hash
+    path = parent / f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{secrets.token_hex(3)}-{verb}"
+    try:
+        (path / TRAININGS).mkdir(parents=True)
+        write_whole(path / ENVIRONMENT, environment.model_dump_json(indent=1) + "\n")
+    except OSError as error:
+        raise ConfigError(
+            "runs",
+            str(runs_dir),
+            f"results cannot be written there: {error.strerror}.",
+            "Name another folder with --runs, or make this one writable.",
+            kind="environment",
+        ) from error
+    return Experiment(path, {})
+
+
+def open_experiment(path: Path, environment: EnvironmentRecord) -> Experiment:
+    """An experiment that was begun before.
+
+    Raises:
+        ConfigError: ``resume``: no such experiment, one of another stack, or a damaged file in it.
+    """
+    before = _read(path / ENVIRONMENT, EnvironmentRecord)
+    for package in STACK:
+        then, now = before.versions.get(package), environment.versions.get(package)
+        if then != now:
+            raise ConfigError(
+                "resume",
+                str(path),
+                f"it was begun with {package} {then}, and this is {now}.",
+                "Go on with the same versions, or begin anew.",
+            )
+    results = [_read(file, TrainingResult) for file in sorted((path / TRAININGS).glob("[!.]*.json"))]
+    return Experiment(path, {result.training.training_hash: result for result in results})
+
+
+def _read(path: Path, model: type[Model]) -> Model:
+    try:
+        return model.model_validate_json(path.read_bytes())
+    except OSError as error:
+        raise ConfigError(
+            "resume",
+            str(path),
+            f"it cannot be read: {error.strerror}.",
+            "Give the folder that parity or ablate printed.",
+        ) from error
+    except ValidationError as error:
+        raise ConfigError(
+            "resume",
+            str(path),
+            f"it is damaged or foreign: {error.errors()[0]['msg']}.",
+            "Delete this file and resume: it is made again.",
+        ) from error

@@ -1,0 +1,74 @@
+"""Trainings side by side, one a core, each in a process of its own with one thread."""
+
+from __future__ import annotations
+
+import logging
+import multiprocessing
+import os
+import signal
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+
+from suite.errors import ErrorReport, RunFailed
+from suite.launchers.linux import die_with_parent
+from suite.quality.library import Experiment, TrainingResult
+from suite.quality.spec import Training
+
+
+def run_all(
+    trainings: Sequence[Training], experiment: Experiment, jobs: int, done: Callable[[int, int], None]
+) -> list[TrainingResult]:
+    """Trains what the experiment has not yet, and returns all results in the given order.
+
+    Args:
+        trainings: to be had.
+        experiment: keeps each result as it comes.
+        jobs: processes at once.
+        done: told how many of how many are there, at the start and after each.
+
+    Raises:
+        SuiteError: of the first training that failed; no process is left, and finished results are kept.
+    """
+    missing = {t.training_hash: t for t in trainings if t.training_hash not in experiment.finished}
+    wanted = {t.training_hash for t in trainings}
+    done(len(wanted) - len(missing), len(wanted))
+    if missing:
+        context = multiprocessing.get_context("spawn")
+        workers = ProcessPoolExecutor(
+            min(jobs, len(missing)), context, initializer=_begin, initargs=(os.getpid(),)
+        )
+        try:
+            futures = [workers.submit(_train, training) for training in missing.values()]
+            for future in as_completed(futures):
+                experiment.save(future.result())
+                done(len(experiment.finished.keys() & wanted), len(wanted))
+        except BrokenProcessPool as error:
+            raise RunFailed(
+                ErrorReport(
+                    kind="worker_died",
+                    message="A training's process was killed, possibly for want of memory.",
+                    remedy=f"Use fewer --jobs, and go on with --resume {experiment.path}.",
+                )
+            ) from error
+        finally:
+            # Not the executor's own shutdown: it waits for trainings that go on, minutes after a Ctrl-C.
+            for process in list((workers._processes or {}).values()):
+                process.kill()
+            workers.shutdown(wait=True, cancel_futures=True)
+    return [experiment.finished[t.training_hash] for t in trainings]
+
+
+def _begin(parent: int) -> None:
+    import torch
+
+    die_with_parent(parent)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the parent, which ends its workers
+    torch.set_num_threads(1)
+    logging.getLogger("torch.fx._symbolic_trace").setLevel(logging.ERROR)  # warns of what TorchRec asks it
+
+
+def _train(training: Training) -> TrainingResult:
+    from suite.quality.training import train  # imports torch, which the parent need not
+
+    return train(training)

@@ -1,0 +1,53 @@
+"""The small model's global batches as a data source: step s of G samples is ``global_batch(s, G)``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from suite.data import DataSource, Samples
+from suite.spec import WorkloadSpec
+from tests.helpers.training import global_batch
+from tests.oracle.batch import GlobalBatch
+
+
+class SmallSource(DataSource):
+    """Asked for whole steps only. The evaluation split is step 999."""
+
+    EVALUATION = 96
+
+    def __init__(self, workload: WorkloadSpec, seed: int) -> None:
+        self._features = workload.features
+
+    def train(self, start: int, stop: int) -> Samples:
+        """Samples of one step."""
+        size = stop - start
+        assert start % size == 0
+        return self._samples(global_batch(start // size, size))
+
+    @property
+    def evaluation_size(self) -> int:
+        """Samples."""
+        return self.EVALUATION
+
+    def evaluation(self, start: int, stop: int) -> Samples:
+        """Samples."""
+        return self._samples(global_batch(999, self.EVALUATION).part(start, stop))
+
+    def describe(self) -> dict[str, Any]:
+        """Its split."""
+        return {"split": "evaluation"}
+
+    def _samples(self, batch: GlobalBatch) -> Samples:
+        return Samples(
+            batch.dense.numpy(),
+            batch.labels.numpy(),
+            {
+                feature: (
+                    np.array([i for bag in batch.bags[feature] for i in bag], dtype=np.int64),
+                    np.array([len(bag) for bag in batch.bags[feature]], dtype=np.int32),
+                )
+                for feature in self._features
+            },
+        )

@@ -1,0 +1,79 @@
+"""``sparse2d parity`` end to end on real trainings, and what it refuses before the first."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from suite.quality.library import TRAININGS
+
+QUICK = ("--seeds", "2", "--steps", "3", "--curve-points", "2", "--jobs", "1")
+
+
+def test_two_seeds_of_three_steps_cannot_tell(cli, tmp_path: Path):
+    done = cli("parity", "smoke", *QUICK, "--json")
+
+    document = done.document
+    assert done.code == document["exit_code"] == 1
+    assert document["verdict"] == "inconclusive"
+    assert (document["provenance"], document["seeds"]) == ("emulated", [0, 1])
+    assert document["difference"].keys() == {"mean", "low", "high"}
+    assert set(document["arms"]) == {"baseline", "candidate"}
+    for arm in document["arms"].values():
+        assert len(arm["auc"]["per_seed"]) == len(arm["normalized_entropy"]["per_seed"]) == 2
+        assert [point["samples"] for point in arm["curve"]] == [512, 768]
+    folder = Path(document["experiment"])
+    assert len(list((folder / TRAININGS).iterdir())) == 4
+
+    # An experiment that was ended trains what it lacks, and comes to the same.
+    victim = sorted((folder / TRAININGS).iterdir())[0]
+    victim.unlink()
+    again = cli("parity", "smoke", *QUICK, "--resume", str(folder), "--json")
+    assert "training 3/4" in again.err
+    assert victim.exists()
+    assert again.document["arms"] == document["arms"]
+
+    shown = cli("parity", "smoke", *QUICK, "--resume", str(folder))
+    assert "Verdict: inconclusive" in shown.out
+    table = [
+        line for line in shown.out.splitlines() if line.startswith(("AUC", "auc ", "normalized entropy"))
+    ]
+    assert max(map(len, table)) <= 80
+
+
+@pytest.mark.parametrize(
+    ("options", "field"),
+    [
+        (["--seeds", "0"], "seeds"),
+        (["--jobs", "0"], "jobs"),
+        (["--replica-groups", "0"], "replica_groups"),
+        (["--replica-groups", "1000"], "replica_groups"),
+        (["--replica-groups", "8", "--global-batch", "4"], "replica_groups"),
+        (["--optimizer", "nadam"], "optimizer.name"),
+        (["--optimizer", "adam", "--scale", "4"], "optimizer.scale"),
+        (["--learning-rate", "-1"], "optimizer.learning_rate"),
+        (["--eps", "0"], "optimizer.eps"),
+        (["--steps", "0"], "steps"),
+        (["--curve-points", "0"], "curve_points"),
+        (["--sync-interval", "0"], "sync_interval"),
+        (["--sync-optimizer-state", "late"], "sync_optimizer_state"),
+        (["--optimizer", "sgd", "--sync-optimizer-state", "delayed"], "sync_optimizer_state"),
+        (["--resume", "nowhere"], "resume"),
+        (["--data", "nowhere"], "data.location"),
+    ],
+)
+def test_bad_input_is_one_error_and_trains_nothing(cli, tmp_path: Path, options: list[str], field: str):
+    done = cli("parity", "smoke", *options, "--json")
+
+    assert (done.code, done.document["error"]["field"]) == (2, field)
+    assert done.document["error"]["remedy"]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_diverged_training_is_named(cli):
+    done = cli("parity", "smoke", *QUICK, "--optimizer", "sgd", "--learning-rate", "1e6", "--json")
+
+    assert done.code == 3
+    assert done.document["error"]["kind"] == "non_finite_loss"
+    assert "M = 4" in done.document["error"]["message"]

@@ -1,0 +1,121 @@
+"""The factorial on results made from a formula, so that every effect is known."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pytest
+
+from suite.catalog import load_workload
+from suite.quality.ablation import PLAIN, SCALED, TUNING_SEED, Ablation, Design
+from suite.quality.library import TrainingResult
+from suite.quality.plots import draw
+from suite.quality.spec import Training, VirtualOptimizer
+from suite.spec import ParitySpec
+from tests.suite.quality.results import result_of
+
+SHARED = 0.1
+RATES = (0.05, 0.1, 0.2, 0.4, 0.8, 1.6)
+BEST_1D = 0.2
+#: AUC lost for each doubling of the learning rate away from the best, squared.
+STEEP = 0.004
+
+
+def make(groups: int, optimizer: str, scale: float | None, rate: float, seed: int) -> Training:
+    """Settings of one training."""
+    return Training(
+        workload=load_workload("smoke"),
+        replica_groups=groups,
+        optimizer=VirtualOptimizer(name=optimizer, learning_rate=rate, scale=scale),
+        global_batch=256,
+        steps=1,
+        curve_points=1,
+        seed=seed,
+    )
+
+
+def auc(training: Training) -> float:
+    """With M groups the best learning rate of plain AdaGrad is sqrt(M) larger; nothing else is lost.
+
+    A scale of c acts as a learning rate that is sqrt(c) larger, and a seed adds what it adds to every arm.
+    """
+    m, optimizer = training.replica_groups, training.optimizer
+    c = (optimizer.scale or float(m)) if optimizer.name == SCALED else 1.0
+    away = math.log2(optimizer.learning_rate * math.sqrt(c) / (BEST_1D * math.sqrt(m)))
+    noise = 1e-5 * ((training.seed * 7 + m) % 5)
+    return 0.78 - STEEP * away**2 + 0.0005 * (training.seed % 3) + noise
+
+
+@pytest.fixture(scope="module")
+def design() -> Design:
+    """4 and 16 groups, two optimizers."""
+    return Design([4, 16], [PLAIN, SCALED], RATES, SHARED, seeds=8, tuning_seeds=2, make=make)
+
+
+@pytest.fixture(scope="module")
+def ablation(design: Design) -> Ablation:
+    """Judged on the formula."""
+    results: dict[str, TrainingResult] = {t.training_hash: result_of(t, [auc(t)]) for t in design.tuning()}
+    results |= {t.training_hash: result_of(t, [auc(t)]) for t in design.judging(results)}
+    return design.conclude(results, ParitySpec())
+
+
+def test_every_arm_is_tuned_with_the_same_budget_and_other_seeds(design: Design) -> None:
+    trainings = design.tuning()
+    budgets: dict[tuple[int, str], int] = {}
+    for training in trainings:
+        arm = (training.replica_groups, training.optimizer.name)
+        budgets[arm] = budgets.get(arm, 0) + 1
+    assert set(budgets.values()) == {2 * len(RATES)}
+    assert len(budgets) == 5
+    assert {t.seed for t in trainings} == {TUNING_SEED, TUNING_SEED + 1}
+
+
+def test_each_arm_finds_its_best_learning_rate(ablation: Ablation) -> None:
+    best = {name: arm.best_learning_rate for name, arm in ablation.arms.items() if arm.tuning}
+    assert best == {
+        f"1d.{PLAIN}": 0.2,
+        f"m4.{PLAIN}": 0.4,
+        f"m4.{SCALED}": 0.2,
+        f"m16.{PLAIN}": 0.8,
+        f"m16.{SCALED}": 0.2,
+    }
+    assert not any(arm.best_at_the_edge for arm in ablation.arms.values())
+
+
+def test_the_effects_are_those_of_the_formula(ablation: Ablation) -> None:
+    """At lr 0.1, doublings from the best: 1D -1; M = 16 -3; 1D with c = 16 +1; M = 16 with it -1."""
+    assert ablation.effects["layout.m16"].estimate == pytest.approx(-8 * STEEP, abs=1e-4)
+    assert ablation.effects["optimizer.m16"].estimate == pytest.approx(0, abs=1e-4)
+    assert ablation.effects["layout:optimizer.m16"].estimate == pytest.approx(8 * STEEP, abs=1e-4)
+
+
+def test_at_the_shared_learning_rate_plain_2d_is_worse_and_at_its_best_it_is_not(ablation: Ablation) -> None:
+    arm = ablation.arms[f"m16.{PLAIN}"]
+    assert arm.parity is not None
+    assert arm.parity_at_best is not None
+    assert arm.parity.verdict == "worse"
+    assert arm.parity_at_best.verdict == "equivalent"
+    # 1D's best, 0.2, is two doublings below its own, 0.8.
+    assert arm.carry_over.mean == pytest.approx(4 * STEEP)
+
+
+def test_momentum_scaling_keeps_1ds_learning_rate(ablation: Ablation) -> None:
+    arm = ablation.arms[f"m16.{SCALED}"]
+    assert arm.carry_over.mean == 0
+    assert arm.parity is not None
+    assert arm.parity.verdict == "equivalent"
+
+
+def test_1d_with_each_c_is_there_but_not_tuned(ablation: Ablation) -> None:
+    assert {name for name, arm in ablation.arms.items() if not arm.tuning} == {
+        f"1d.{SCALED}_c4",
+        f"1d.{SCALED}_c16",
+    }
+
+
+def test_the_pictures_are_png_files(ablation: Ablation, tmp_path: Path) -> None:
+    paths = draw(ablation, tmp_path, "title")
+    assert {p.name for p in paths} == {"learning_rates.png", "differences.png"}
+    assert all(p.read_bytes().startswith(b"\x89PNG") for p in paths)

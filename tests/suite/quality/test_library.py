@@ -1,0 +1,70 @@
+"""What an experiment keeps, and what it refuses to go on from."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from suite.environment import capture
+from suite.errors import ConfigError, RunFailed
+from suite.quality.library import ENVIRONMENT, TRAININGS, new_experiment, open_experiment
+from tests.suite.quality.results import result
+
+
+def test_an_experiment_goes_on_with_what_it_has(tmp_path: Path) -> None:
+    one = result(0, [0.6, 0.7])
+    begun = new_experiment(tmp_path, one.training.workload, "parity", capture(None))
+    begun.save(one)
+
+    again = open_experiment(begun.path, capture(None))
+
+    assert again.finished == {one.training.training_hash: one}
+
+
+def test_settings_that_change_the_outcome_change_the_hash() -> None:
+    training = result(0, [0.6]).training
+    changes = [{"seed": 1}, {"steps": 2}, {"replica_groups": 2}, {"global_batch": 99}, {"curve_points": 2}]
+
+    hashes = {training.training_hash} | {
+        training.model_copy(update=change).training_hash for change in changes
+    }
+
+    assert len(hashes) == len(changes) + 1
+
+
+def test_another_stack_is_refused(tmp_path: Path) -> None:
+    here = capture(None)
+    old = here.model_copy(update={"versions": here.versions | {"torch": "1.0"}})
+    begun = new_experiment(tmp_path, result(0, [0.6]).training.workload, "parity", old)
+
+    with pytest.raises(ConfigError, match=r"torch 1\.0") as refused:
+        open_experiment(begun.path, here)
+    assert refused.value.report.field == "resume"
+
+
+def test_a_damaged_file_is_named(tmp_path: Path) -> None:
+    one = result(0, [0.6])
+    begun = new_experiment(tmp_path, one.training.workload, "parity", capture(None))
+    begun.save(one)
+    file = begun.path / TRAININGS / f"{one.training.training_hash}.json"
+    file.write_text(file.read_text()[:100])
+
+    with pytest.raises(ConfigError, match="damaged") as refused:
+        open_experiment(begun.path, capture(None))
+    assert refused.value.report.value == str(file)
+
+
+def test_no_experiment_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="cannot be read") as refused:
+        open_experiment(tmp_path, capture(None))
+    assert refused.value.report.value == str(tmp_path / ENVIRONMENT)
+
+
+def test_a_folder_that_vanished_is_one_error(tmp_path: Path) -> None:
+    one = result(0, [0.6])
+    begun = new_experiment(tmp_path, one.training.workload, "parity", capture(None))
+    (begun.path / TRAININGS).rmdir()
+
+    with pytest.raises(RunFailed, match="could not be saved"):
+        begun.save(one)

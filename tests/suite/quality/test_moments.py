@@ -1,0 +1,29 @@
+"""How second moments grow in virtual groups."""
+
+from __future__ import annotations
+
+from suite.quality.moments import BUCKETS, moment_ratios
+from suite.quality.spec import VirtualOptimizer
+from suite.spec import DenseOptimizerSpec
+from tests.suite.quality.test_virtual import small
+
+
+def test_a_row_that_one_group_alone_meets_grows_m_times_as_fast() -> None:
+    """With a learning rate of nearly 0 both see the same gradients, and each sample is a group of its own.
+
+    A row that one sample of each step holds has gradient g / G in 1D, and M g / G in its one group: its
+    moment grows by M^2 g^2 / G^2 there and is averaged with M - 1 groups that do not grow. M times as fast.
+    """
+    still = VirtualOptimizer(learning_rate=1e-9, dense=DenseOptimizerSpec(name="sgd", learning_rate=1e-9))
+    one, many = (
+        small(1).model_copy(update={"optimizer": still, "replica_groups": groups}) for groups in (1, 24)
+    )
+
+    ratios = moment_ratios(one, [many])
+
+    assert [r.touched_from for r in ratios] == list(BUCKETS)
+    assert {(r.replica_groups, r.group_batch) for r in ratios} == {(24, 1.0)}
+    rare = [r for r in ratios if r.touched_from < 0.9 and r.high is not None]
+    assert rare
+    # No ratio exceeds M but for rounding where gradients of several samples cancel in 1D; rare rows reach it.
+    assert max(r.high for r in rare if r.high is not None) >= 0.99 * 24
