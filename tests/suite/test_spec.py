@@ -14,6 +14,7 @@ from suite.spec import RunSpec, WorkloadSpec, validated
 # The hash names a series of measurements. Where a workload is meant to change, put the hash that the
 # failing test prints here: its old records will no longer be compared with its new ones.
 HASHES = {
+    "ctr_zipf": "4ef2fb3f788e9124",
     "dlrm_small": "d32b374e872a3feb",
     "movielens_100k": "c57b84fc0fc2148c",
     "smoke": "8fe492026404c49f",
