@@ -6,19 +6,20 @@ Everything else is as in ``synthetic``: a planted teacher, a known best AUC, and
 Skew
     A Zipf law with an exponent of the table's own, within ``zipf_spread`` of ``zipf_exponent``.
 Reuse
-    Consecutive runs of ``window`` samples share a working set of ``working_set`` ids, drawn by that law. An id
-    is one of them with probability ``reuse``, else it is drawn afresh. Over all windows both kinds
+    Consecutive runs of ``window`` samples share a working set of ``working_set`` ids, drawn by that law.
+    An id is one of them with probability ``reuse``, else it is drawn afresh. Over all windows both kinds
     follow the law, so reuse changes when a row is looked up and not how often.
 Bag sizes
     A table with ``pooling_factor`` p above 1 has bags of geometric size with mean p: P(n) = q^n (1 - q),
-    q = p / (1 + p). They have a long tail, and a share of 1 / (1 + p) is empty. At p <= 1 a bag holds one id with
-    probability p.
+    q = p / (1 + p). They have a long tail, and a share of 1 / (1 + p) is empty. At p <= 1 a bag holds one
+    id with probability p.
 
 Sources. What a trace of Meta's ads models looks like is published as the share of lookups whose row is
-looked up so often in one batch of 65,536 samples (facebookresearch/dlrm_datasets, README, "Reuse pattern"; here
-``PUBLISHED_REUSE``): six of ten more than 16 times, and 7 % once. FBGEMM's own generator of embedding requests
-has the same two parts as this one (pytorch/FBGEMM, fbgemm_gpu/src/tbe/eeg/indices_generator.h): a Zipf law, and with
-some probability an id again that came shortly before.
+looked up so often in one batch of 65,536 samples (facebookresearch/dlrm_datasets, README, "Reuse
+pattern"; here ``PUBLISHED_REUSE``): six of ten more than 16 times, and 7 % once. FBGEMM's own generator
+of embedding requests has the same two parts as this one (pytorch/FBGEMM,
+fbgemm_gpu/src/tbe/eeg/indices_generator.h): a Zipf law, and with some probability an id again that came
+shortly before.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
 """Many tables, as a click model of an ads system has: 48 of 40 to 100,000 rows, with dims from 8 to 64.
 
-Ids are skewed and reused and bags have unlike sizes, as in production traces (``workloads.data.trace_like``). The
-teacher is known, and so is the best AUC that any model can reach: ``BEST_AUC``, which records repeat as
-``bayes_auc``.
+Ids are skewed and reused and bags have unlike sizes, as in production traces
+(``workloads.data.trace_like``). The teacher is known, and so is the best AUC that any model can reach:
+``BEST_AUC``, which records repeat as ``bayes_auc``.
 
-At the default size the tables hold 868,405 rows in 72 MB, and a sample has 121 ids. ``row_factor`` scales the rows:
-``ctr_zipf,row_factor=100`` has 87 million. How often rows are reused follows from it: at factor 10 the histogram
-is the published one of a production trace within 0.05 (largest distance between the cumulative shares), at factor 1
-tables are too small for so many rows that are looked up once.
+At the default size the tables hold 868,405 rows in 72 MB, and a sample has 121 ids. ``row_factor`` scales
+the rows: ``ctr_zipf,row_factor=100`` has 87 million. How often rows are reused follows from it: at factor
+10 the histogram is the published one of a production trace within 0.05 (largest distance between the
+cumulative shares), at factor 1 tables are too small for so many rows that are looked up once.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from __future__ import annotations
 from suite.spec import BatchSpec, DataSpec, ModelSpec, TableSpec, TrainingDefaults, WorkloadSpec
 from workloads.specs._scaled import scaled_name, scaled_rows
 
-#: (name, how many, rows of the largest, dim, ids a sample). Of several tables of a kind each has half the rows
-#: of the one before.
+#: (name, how many, rows of the largest, dim, ids a sample). Of several tables of a kind each has half the
+#: rows of the one before.
 KINDS = (
     ("user", 3, 100_000, 32, 1),
     ("item", 4, 80_000, 32, 1),
@@ -32,8 +32,8 @@ KINDS = (
     ("context", 3, 160, 64, 1),
 )
 
-#: AUC of the teacher's own click probabilities, and their mean, over BEST_AUC_SAMPLES samples of the evaluation
-#: stream at row_factor 1. Its standard error is 0.0004 (20 parts of the samples).
+#: AUC of the teacher's own click probabilities, and their mean, over BEST_AUC_SAMPLES samples of the
+#: evaluation stream at row_factor 1. Its standard error is 0.0004 (20 parts of the samples).
 BEST_AUC, BASE_RATE = 0.8685, 0.336
 BEST_AUC_SAMPLES = 100_000
 
