@@ -7,7 +7,7 @@ What happens, and where:
     3. move the plan onto this rank's own group    plan.py
     4. shard the tables inside the group           TorchRec's DistributedModelParallel
     5. replicate the dense layers over all T       the same, by DistributedDataParallel
-    6. fill the tables, equal in every group       initial_weights.py
+    6. fill the tables, equal in every group       initial_weights.py, optimizer.py
 """
 
 from __future__ import annotations
@@ -65,4 +65,5 @@ def shard_model(
         initial_weights.fill_(
             shard.weight.detach(), seed, shard.table, shard.rows, shard.row_offset, shard.column_offset
         )
+        optimizer.start_(shard.states)
     return sharded

@@ -18,6 +18,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from reference_impl.errors import InvalidConfiguration
 from reference_impl.layout import Placement, RankLayout
+from reference_impl.optimizer import KINDS, offered_on
+from reference_impl.optimizer import Name as OptimizerName
 from suite.errors import ConfigError
 
 Model = TypeVar("Model", bound=BaseModel)
@@ -27,7 +29,6 @@ Positive = Annotated[int, Field(strict=True, ge=1)]
 Scaling = Literal["strong", "weak"]
 ShardingType = Literal["table_wise", "row_wise", "column_wise"]
 SyncOptimizerState = Literal["immediate", "delayed"]
-OptimizerName = Literal["sgd", "rowwise_adagrad", "momentum_scaled_rowwise_adagrad"]
 
 
 class Frozen(BaseModel):
@@ -137,13 +138,16 @@ class DenseOptimizerSpec(Frozen):
 class OptimizerSpec(Frozen):
     """The optimizer of the embedding tables, fused into FBGEMM's backward, and the dense one.
 
-    ``scale`` is the c of momentum-scaled row-wise AdaGrad; left out it is M, the number of replica groups.
+    Which there are on a device: ``reference_impl.optimizer.KINDS``. ``scale`` is the c of momentum-scaled
+    row-wise AdaGrad; left out it is M, the number of replica groups. ``initial_accumulator`` is where the sum
+    of squares of the AdaGrad kinds starts.
     """
 
     name: OptimizerName = "rowwise_adagrad"
     learning_rate: Annotated[float, Field(gt=0)] = 0.04
     eps: Annotated[float, Field(gt=0)] = 1e-8
     scale: Annotated[float, Field(gt=0)] | None = None
+    initial_accumulator: Annotated[float, Field(ge=0)] = 0.0
     dense: DenseOptimizerSpec = DenseOptimizerSpec()
 
     @model_validator(mode="after")
@@ -154,6 +158,17 @@ class OptimizerSpec(Frozen):
                 self.scale,
                 f"{self.name} has no momentum scale.",
                 "Leave it out, or choose momentum_scaled_rowwise_adagrad.",
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _accumulator_needs_adagrad(self) -> OptimizerSpec:
+        if self.initial_accumulator and not KINDS[self.name].accumulates:
+            raise InvalidConfiguration(
+                "optimizer.initial_accumulator",
+                self.initial_accumulator,
+                f"{self.name} accumulates no squares.",
+                f"Leave it out, or choose one of {[n for n, kind in KINDS.items() if kind.accumulates]}.",
             )
         return self
 
@@ -305,16 +320,26 @@ class RunSpec(Frozen):
                     "the workload has no such table.",
                     f"Use one of {sorted(known)}.",
                 )
+        self._device_has_the_optimizer()
         self._syncs_can_be_measured()
         self._shards_are_not_empty()
         return self
 
+    def _device_has_the_optimizer(self) -> None:
+        if self.device not in KINDS[self.optimizer.name].devices:
+            raise InvalidConfiguration(
+                "optimizer.name",
+                self.optimizer.name,
+                f"FBGEMM has no fused kernel of it on {self.device}.",
+                f"Use one of {list(offered_on(self.device))}.",
+            )
+
     def _syncs_can_be_measured(self) -> None:
-        if self.sync_optimizer_state == "delayed" and self.optimizer.name == "sgd":
+        if self.sync_optimizer_state == "delayed" and not KINDS[self.optimizer.name].states:
             raise InvalidConfiguration(
                 "sync_optimizer_state",
                 "delayed",
-                "sgd keeps no optimizer state.",
+                f"{self.optimizer.name} keeps no optimizer state.",
                 "Leave it out, or choose another optimizer.",
             )
         # Bytes are counted over the last sync_interval warm-up steps, and step times must hold a sync.
@@ -342,6 +367,11 @@ class RunSpec(Frozen):
                     f"row-wise over {n} ranks leaves a rank without rows.",
                     "Shard this table table_wise, or use more replica groups.",
                 )
+
+    @property
+    def columns_matter(self) -> bool:
+        """Whether the number of column shards is part of the optimizer."""
+        return KINDS[self.optimizer.name].whole_rows
 
     @property
     def column_shards(self) -> dict[str, int]:

@@ -48,7 +48,8 @@ class Baseline1D(ShardedImplementation):
         world = dist.group.WORLD
         assert world is not None  # the contract: the default process group is initialised
         model = build_model(run.workload, run.seed, device)
-        sharder = EmbeddingBagCollectionSharder(fused_params=embedding_optimizer(run).fused_params())
+        optimizer = embedding_optimizer(run)
+        sharder = EmbeddingBagCollectionSharder(fused_params=optimizer.fused_params())
         sharding = {t.name: run.layout.sharding_of(t.name) for t in run.workload.tables}
         divide_mixed_means(model, sharding)
         layout = run.layout.ranks()
@@ -75,6 +76,7 @@ class Baseline1D(ShardedImplementation):
                 shard.row_offset,
                 shard.column_offset,
             )
+            optimizer.start_(shard.states)
 
     def train_step(self, batch: Batch) -> torch.Tensor:
         """See the contract."""

@@ -53,6 +53,8 @@ SPECIAL_SHARDING = {
 #: Large steps, so that ten of them move the tables far more than the tolerance of any comparison; an
 #: eps of the size of sqrt(v), so that it matters where it stands.
 LEARNING_RATE = {"sgd": 2.0, "rowwise_adagrad": 0.05, "momentum_scaled_rowwise_adagrad": 0.05}
+#: Outside the matrix: a moment an element.
+ADAGRAD_LEARNING_RATE = {"adagrad": 0.05}
 EPS = 0.01
 DENSE_LEARNING_RATE = {"sgd": 0.5, "adagrad": 0.02}
 
@@ -75,6 +77,7 @@ class Case:
     steps: int = STEPS
     sync_interval: int = 1
     sync_optimizer_state: str = "immediate"
+    initial_accumulator: float = 0.0
 
     def __str__(self) -> str:
         default = Case(self.world_size, self.sharding)
@@ -87,6 +90,8 @@ class Case:
         ]
         if self.scale is not None:
             words.append(f"c{self.scale:g}")
+        if self.initial_accumulator:
+            words.append(f"from{self.initial_accumulator:g}")
         if self.global_batch != default.global_batch:
             words.append(f"G{self.global_batch}")
         if self.dense_optimizer != default.dense_optimizer:
@@ -127,9 +132,11 @@ class Case:
                 },
                 "optimizer": {
                     "name": self.optimizer,
-                    "learning_rate": self.learning_rate or LEARNING_RATE[self.optimizer],
+                    "learning_rate": self.learning_rate
+                    or (LEARNING_RATE | ADAGRAD_LEARNING_RATE)[self.optimizer],
                     "eps": self.eps,
                     "scale": self.scale,
+                    "initial_accumulator": self.initial_accumulator,
                     "dense": {
                         "name": self.dense_optimizer,
                         "learning_rate": DENSE_LEARNING_RATE[self.dense_optimizer],
@@ -226,6 +233,6 @@ def _digests(model: Any) -> dict[ShardKey, str]:
 
 def _digest(shard: Any) -> str:
     bits = hashlib.sha256(shard.weight.detach().numpy().tobytes())
-    if shard.moments is not None:
-        bits.update(shard.moments.detach().numpy().tobytes())
+    for state in shard.states:
+        bits.update(state.numpy().tobytes())
     return bits.hexdigest()

@@ -9,8 +9,8 @@ batch. One step:
     4. after every k-th step, the sync: tables become the mean over the groups, and moments become
 
            immediate    their mean over the groups
-           delayed      what was their mean over the groups at the sync before; at the first sync zero, which
-                        moments are before the first step
+           delayed      what was their mean over the groups at the sync before; at the first sync what they
+                        were before the first step
 
 M = 1 is plain training. Where M does not divide G, a group's gradient is its samples' sum times M / G, so
 that every sample of the global batch weighs the same.
@@ -31,7 +31,7 @@ from tests.oracle.optimizers import DenseOptimizer, TableOptimizer
 
 @dataclass
 class Group:
-    """One copy of the tables, [rows, D] each, and of their row-wise second moments, [rows, C] each."""
+    """One copy of the tables, [rows, D] each, and of their second moments, [rows, C] or [rows, D] each."""
 
     tables: dict[str, torch.Tensor]
     moments: dict[str, torch.Tensor]
@@ -46,9 +46,11 @@ class Oracle:
         bottom, over: initial dense layers.
         table_optimizer, dense_optimizer: see there.
         replica_groups: M.
-        column_parts: C, into how many parts the columns of each table are cut. A part of a row has a moment.
+        column_parts: C, into how many parts the columns of each table are cut. A part of a row has a moment;
+            under AdaGrad every column has.
         sync_interval: k.
         delayed: whether moments are one sync behind.
+        initial_moment: every moment before the first step.
     """
 
     def __init__(
@@ -63,13 +65,20 @@ class Oracle:
         column_parts: dict[str, int],
         sync_interval: int = 1,
         delayed: bool = False,
+        initial_moment: float = 0.0,
     ) -> None:
         self.features = list(features)
         self.groups = [
             Group(
                 {name: weight.to(torch.float64, copy=True) for name, weight in tables.items()},
                 {
-                    name: torch.zeros(len(weight), column_parts[name], dtype=torch.float64)
+                    name: torch.full(
+                        weight.shape
+                        if table_optimizer.kind == "adagrad"
+                        else (len(weight), column_parts[name]),
+                        initial_moment,
+                        dtype=torch.float64,
+                    )
                     for name, weight in tables.items()
                 },
             )
@@ -84,7 +93,7 @@ class Oracle:
         self._sync_interval = sync_interval
         self._delayed = delayed
         self._steps = 0
-        self._mean_before = {name: torch.zeros_like(v) for name, v in self.groups[0].moments.items()}
+        self._mean_before = {name: v.clone() for name, v in self.groups[0].moments.items()}
 
     def step(self, batch: GlobalBatch) -> float:
         """Trains on one global batch; returns its mean loss, before the update."""

@@ -14,6 +14,7 @@ import pytest
 import torch
 
 from tests.helpers.training import (
+    ADAGRAD_LEARNING_RATE,
     DENSE_LEARNING_RATE,
     FEATURES,
     LEARNING_RATE,
@@ -77,7 +78,19 @@ SCHEDULES = [
     if not (o == "sgd" and state == "delayed")
 ]
 SCHEDULES.append(TWO_GROUPS.but(sync_interval=3, sync_optimizer_state="delayed", placement="contiguous"))
-CASES = MATRIX + SPECIAL + SCHEDULES
+ADAGRAD = [
+    # A moment an element, in every sharding type and layout; and accumulators that start above zero.
+    *(Case(2, sharding, optimizer="adagrad", replica_groups=m) for sharding in SHARDING for m in (1, 2)),
+    *(TWO_GROUPS.but(optimizer="adagrad", placement=p) for p in ("interleaved", "contiguous")),
+    TWO_GROUPS.but(optimizer="adagrad", sync_interval=3, sync_optimizer_state="delayed"),
+    Case(2, "all_types", optimizer="adagrad", implementation="baseline_1d", initial_accumulator=0.02),
+    *(
+        Case(4, "all_types", replica_groups=2, optimizer=o, initial_accumulator=0.02, **schedule)
+        for o in ("adagrad", "rowwise_adagrad", "momentum_scaled_rowwise_adagrad")
+        for schedule in ({}, {"sync_interval": 3, "sync_optimizer_state": "delayed"})
+    ),
+]
+CASES = MATRIX + SPECIAL + SCHEDULES + ADAGRAD
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -146,18 +159,19 @@ def _oracle(case: Case, initial: dict[str, torch.Tensor]) -> Oracle:
     """The oracle, starting from the implementation's own initial weights."""
     scaled = case.optimizer.startswith("momentum_scaled")
     c = (case.scale or float(case.replica_groups)) if scaled else 1.0
-    kind = "sgd" if case.optimizer == "sgd" else "rowwise_adagrad"
+    kind = "rowwise_adagrad" if scaled else case.optimizer
     return Oracle(
         FEATURES,
         {t["name"]: initial[f"table.{t['name']}"] for t in TABLES},
         _layers(initial, BOTTOM),
         _layers(initial, OVER),
-        TableOptimizer(kind, LEARNING_RATE[case.optimizer], case.eps, c),
+        TableOptimizer(kind, (LEARNING_RATE | ADAGRAD_LEARNING_RATE)[case.optimizer], case.eps, c),
         DenseOptimizer(case.dense_optimizer, DENSE_LEARNING_RATE[case.dense_optimizer]),
         case.replica_groups,
         _column_parts(case),
         case.sync_interval,
         case.sync_optimizer_state == "delayed",
+        case.initial_accumulator,
     )
 
 

@@ -156,7 +156,7 @@ def test_features_are_in_the_order_of_the_tables() -> None:
         ("defaults.warmup_steps", 0, "defaults.warmup_steps"),
         ("defaults.launches", 0, "defaults.launches"),
         ("defaults.sharding", "grid", "defaults.sharding"),
-        ("defaults.optimizer.name", "adam", "defaults.optimizer.name"),
+        ("defaults.optimizer.name", "adamw", "defaults.optimizer.name"),
         ("defaults.optimizer.learning_rate", 0, "defaults.optimizer.learning_rate"),
         ("defaults.optimizer.eps", 0, "defaults.optimizer.eps"),
         ("defaults.optimizer.scale", 4, "optimizer.scale"),
@@ -188,6 +188,9 @@ def test_one_dim_and_layers_are_asked_of_dlrm_alone() -> None:
         ("layout.sharding_by_table", {"nobody": "row_wise"}, "layout.sharding_by_table"),
         ("layout.sharding_by_table", {"user": "grid"}, "layout.sharding_by_table.user"),
         ("optimizer.name", "adam", "optimizer.name"),
+        ("optimizer.name", "adamw", "optimizer.name"),
+        ("optimizer.initial_accumulator", -1, "optimizer.initial_accumulator"),
+        ("optimizer", {"name": "sgd", "initial_accumulator": 0.1}, "optimizer.initial_accumulator"),
         ("optimizer.scale", 2.0, "optimizer.scale"),
         ("sync", "sparse", "sync"),
         ("sync_interval", 1.5, "sync_interval"),
@@ -223,6 +226,16 @@ def test_row_wise_needs_rows_on_every_rank(rows: int, fits: bool) -> None:
         with pytest.raises(ConfigError) as caught:
             validated(RunSpec, run)
         assert caught.value.report.field == "tables.user.rows"
+
+
+def test_an_optimizer_that_the_device_lacks_is_refused_with_those_it_has() -> None:
+    run = {"workload": content(), "optimizer": {"name": "lamb"}}
+    with pytest.raises(ConfigError, match="no fused kernel of it on cpu") as caught:
+        validated(RunSpec, run)
+    for name in ("sgd", "adagrad", "rowwise_adagrad", "momentum_scaled_rowwise_adagrad"):
+        assert f"'{name}'" in str(caught.value.report.remedy)
+    assert "'adam'" not in str(caught.value.report.remedy)
+    assert validated(RunSpec, run | {"device": "cuda"}).optimizer.name == "lamb"
 
 
 @pytest.mark.parametrize(("scaling", "expected"), [("strong", 16), ("weak", 32)])

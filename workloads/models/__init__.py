@@ -1,1 +1,1 @@
-"""Models that workloads name as ``model.factory``, beside TorchRec's DLRM and DLRM_DCN of ``reference_impl``."""
+"""Models that workloads name as ``model.factory``, beside those of ``reference_impl``."""
