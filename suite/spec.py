@@ -80,8 +80,15 @@ class TableSpec(Frozen):
         return name
 
 
+class CrossSpec(Frozen):
+    """The cross layers of TorchRec's DLRM_DCN: how many, and the rank of their matrices."""
+
+    layers: Positive
+    low_rank: Positive
+
+
 class ModelSpec(Frozen):
-    """TorchRec's DLRM, or the user's own model.
+    """TorchRec's DLRM, with ``cross`` its DLRM_DCN, or the user's own model.
 
     ``factory`` is ``module:function``; called with ``(workload, device)`` it returns an ``nn.Module``
     whose EmbeddingBagCollections hold exactly the workload's tables and whose ``forward(dense, sparse)``
@@ -91,6 +98,7 @@ class ModelSpec(Frozen):
     dense_features: Positive
     bottom_mlp: tuple[Positive, ...] = ()
     over_mlp: tuple[Positive, ...] = ()
+    cross: CrossSpec | None = None
     factory: Reference | None = None
 
 
@@ -251,6 +259,9 @@ class WorkloadSpec(Frozen):
         """First 16 hex digits of the SHA-256 of model, tables, data and batch in canonical JSON."""
         content = self.model_dump(mode="json", include={"model", "tables", "data", "batch"})
         del content["data"]["location"]
+        # A field that came later is left out where it says nothing, so that older hashes stay.
+        if content["model"]["cross"] is None:
+            del content["model"]["cross"]
         text = json.dumps(content, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 

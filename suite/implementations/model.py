@@ -1,11 +1,11 @@
-"""A workload's model, unsharded: TorchRec's DLRM or the user's own factory."""
+"""A workload's model, unsharded: TorchRec's DLRM or DLRM_DCN, or the user's own factory."""
 
 from __future__ import annotations
 
 import torch
 from torch import nn
 
-from reference_impl.dlrm import Table, build_dlrm
+from reference_impl.dlrm import CrossLayers, Table, build_dlrm
 from reference_impl.plan import embedding_collections
 from suite.errors import ConfigError
 from suite.loading import load_attribute
@@ -21,8 +21,11 @@ def build_model(workload: WorkloadSpec, seed: int, device: torch.device) -> nn.M
     model_spec = workload.model
     if model_spec.factory is None:
         tables = [Table(t.name, t.rows, t.dim, t.features, t.pooling) for t in workload.tables]
+        cross = None
+        if model_spec.cross is not None:
+            cross = CrossLayers(model_spec.cross.layers, model_spec.cross.low_rank)
         return build_dlrm(
-            tables, model_spec.dense_features, model_spec.bottom_mlp, model_spec.over_mlp, seed, device
+            tables, model_spec.dense_features, model_spec.bottom_mlp, model_spec.over_mlp, seed, device, cross
         )
     factory = load_attribute(model_spec.factory, "model.factory")
     with torch.random.fork_rng(devices=[]):

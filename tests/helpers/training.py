@@ -56,6 +56,7 @@ LEARNING_RATE = {"sgd": 2.0, "rowwise_adagrad": 0.05, "momentum_scaled_rowwise_a
 #: Outside the matrix: a moment an element.
 ADAGRAD_LEARNING_RATE = {"adagrad": 0.05}
 EPS = 0.01
+CROSS = {"layers": 2, "low_rank": 3}
 DENSE_LEARNING_RATE = {"sgd": 0.5, "adagrad": 0.02}
 
 
@@ -78,6 +79,8 @@ class Case:
     sync_interval: int = 1
     sync_optimizer_state: str = "immediate"
     initial_accumulator: float = 0.0
+    #: DLRM_DCN instead of DLRM, with CROSS layers.
+    crossed: bool = False
 
     def __str__(self) -> str:
         default = Case(self.world_size, self.sharding)
@@ -90,6 +93,8 @@ class Case:
         ]
         if self.scale is not None:
             words.append(f"c{self.scale:g}")
+        if self.crossed:
+            words.append("dcn")
         if self.initial_accumulator:
             words.append(f"from{self.initial_accumulator:g}")
         if self.global_batch != default.global_batch:
@@ -118,6 +123,7 @@ class Case:
                         "dense_features": DENSE_FEATURES,
                         "bottom_mlp": [16, DIM],
                         "over_mlp": [16, 8, 1],
+                        "cross": CROSS if self.crossed else None,
                     },
                     "tables": TABLES,
                     "data": {"source": "unused:Unused"},

@@ -25,7 +25,7 @@ import torch
 import torch.nn.functional as F
 
 from tests.oracle.batch import GlobalBatch
-from tests.oracle.dlrm import Feature, Layer, logits
+from tests.oracle.dlrm import Cross, Feature, Layer, logits
 from tests.oracle.optimizers import DenseOptimizer, TableOptimizer
 
 
@@ -51,6 +51,7 @@ class Oracle:
         sync_interval: k.
         delayed: whether moments are one sync behind.
         initial_moment: every moment before the first step.
+        cross: initial cross layers; none in DLRM.
     """
 
     def __init__(
@@ -66,6 +67,7 @@ class Oracle:
         sync_interval: int = 1,
         delayed: bool = False,
         initial_moment: float = 0.0,
+        cross: Sequence[Cross] = (),
     ) -> None:
         self.features = list(features)
         self.groups = [
@@ -86,7 +88,8 @@ class Oracle:
         ]
         self.bottom = [Layer(*(p.to(torch.float64, copy=True) for p in layer)) for layer in bottom]
         self.over = [Layer(*(p.to(torch.float64, copy=True) for p in layer)) for layer in over]
-        self._dense = [p for layer in [*self.bottom, *self.over] for p in layer]
+        self.cross = [Cross(*(p.to(torch.float64, copy=True) for p in layer)) for layer in cross]
+        self._dense = [p for layer in [*self.bottom, *self.over, *self.cross] for p in layer]
         self._dense_moments = [torch.zeros_like(p) for p in self._dense]
         self._table_optimizer = table_optimizer
         self._dense_optimizer = dense_optimizer
@@ -128,7 +131,7 @@ class Oracle:
         leaves = [*group.tables.values(), *self._dense]
         for leaf in leaves:
             leaf.requires_grad_(True)
-        prediction = logits(self.features, group.tables, self.bottom, self.over, share)
+        prediction = logits(self.features, group.tables, self.bottom, self.over, share, self.cross)
         loss = F.binary_cross_entropy_with_logits(prediction, share.labels, reduction="sum")
         gradients = torch.autograd.grad(loss, leaves, allow_unused=True, materialize_grads=True)
         for leaf in leaves:

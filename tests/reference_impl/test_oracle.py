@@ -15,6 +15,7 @@ import torch
 
 from tests.helpers.training import (
     ADAGRAD_LEARNING_RATE,
+    CROSS,
     DENSE_LEARNING_RATE,
     FEATURES,
     LEARNING_RATE,
@@ -25,7 +26,7 @@ from tests.helpers.training import (
     Trained,
     global_batch,
 )
-from tests.oracle.dlrm import Layer
+from tests.oracle.dlrm import Cross, Layer
 from tests.oracle.optimizers import DenseOptimizer, TableOptimizer
 from tests.oracle.training import Oracle
 
@@ -90,7 +91,11 @@ ADAGRAD = [
         for schedule in ({}, {"sync_interval": 3, "sync_optimizer_state": "delayed"})
     ),
 ]
-CASES = MATRIX + SPECIAL + SCHEDULES + ADAGRAD
+DCN = [
+    Case(2, "all_types", crossed=True, implementation="baseline_1d"),
+    TWO_GROUPS.but(crossed=True, optimizer="adagrad"),
+]
+CASES = MATRIX + SPECIAL + SCHEDULES + ADAGRAD + DCN
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -172,6 +177,7 @@ def _oracle(case: Case, initial: dict[str, torch.Tensor]) -> Oracle:
         case.sync_interval,
         case.sync_optimizer_state == "delayed",
         case.initial_accumulator,
+        [Cross(*(initial[name] for name in names)) for names in CROSSES] if case.crossed else [],
     )
 
 
@@ -184,6 +190,10 @@ def _column_parts(case: Case) -> dict[str, int]:
 
 #: TorchRec's names of DLRM's layers, first to last.
 BOTTOM = [f"dense.dense_arch.model._mlp.{i}._linear" for i in range(2)]
+CROSSES = [
+    [f"dense.inter_arch.crossnet.{kind}.{layer}" for kind in ("V_kernels", "W_kernels", "bias")]
+    for layer in range(CROSS["layers"])
+]
 OVER = [f"dense.over_arch.model.0._mlp.{i}._linear" for i in range(2)] + ["dense.over_arch.model.1"]
 
 
@@ -201,6 +211,8 @@ def _named(oracle: Oracle, with_moments: bool) -> dict[str, torch.Tensor]:
     for names, layers in ((BOTTOM, oracle.bottom), (OVER, oracle.over)):
         for name, layer in zip(names, layers, strict=True):
             named |= {f"{name}.weight": layer.weight, f"{name}.bias": layer.bias}
+    for three, crossing in zip(CROSSES, oracle.cross, strict=False):
+        named |= dict(zip(three, crossing, strict=True))
     return named
 
 

@@ -15,6 +15,7 @@ from suite.spec import RunSpec, WorkloadSpec, validated
 # failing test prints here: its old records will no longer be compared with its new ones.
 HASHES = {
     "ctr_zipf": "4ef2fb3f788e9124",
+    "dlrm_dcnv2_criteo": "83c8bf58605ba84f",
     "dlrm_small": "d32b374e872a3feb",
     "movielens_100k": "c57b84fc0fc2148c",
     "smoke": "8fe492026404c49f",
@@ -80,6 +81,7 @@ def test_hash_is_unaffected(path: str, value: Any) -> None:
     ("path", "value"),
     [
         ("model.over_mlp", [5, 1]),
+        ("model.cross", {"layers": 2, "low_rank": 2}),
         ("tables.0.rows", 11),
         ("tables.1.pooling", "sum"),
         ("tables.1.pooling_factor", 2.0),
@@ -124,6 +126,8 @@ def test_features_are_in_the_order_of_the_tables() -> None:
         ("model.bottom_mlp", [], "model.bottom_mlp"),
         ("model.over_mlp", [4, 2], "model.over_mlp"),
         ("model.factory", "no colon", "model.factory"),
+        ("model.cross", {"layers": 0, "low_rank": 2}, "model.cross.layers"),
+        ("model.cross", {"layers": 2}, "model.cross.low_rank"),
         ("tables", [], "tables"),
         ("tables.0.name", "items", "tables.name"),
         ("tables.0.name", "item", "tables"),
