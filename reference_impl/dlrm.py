@@ -12,8 +12,8 @@ from typing import Literal
 
 import torch
 from torchrec.models.dlrm import DLRM, DLRM_DCN
-from torchrec.modules.embedding_configs import EmbeddingBagConfig, PoolingType
-from torchrec.modules.embedding_modules import EmbeddingBagCollection
+from torchrec.modules.embedding_configs import EmbeddingBagConfig, EmbeddingConfig, PoolingType
+from torchrec.modules.embedding_modules import EmbeddingBagCollection, EmbeddingCollection
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class Table:
     rows: int
     dim: int
     features: tuple[str, ...]
-    pooling: Literal["sum", "mean"] = "sum"
+    pooling: Literal["sum", "mean", "none"] = "sum"
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class CrossLayers:
 
 
 def embedding_collection(tables: Sequence[Table]) -> EmbeddingBagCollection:
-    """The unsharded tables on the meta device: sharding allocates each shard on its own rank."""
+    """Pooled tables, unsharded, on the meta device: sharding allocates each shard on its own rank."""
     return EmbeddingBagCollection(
         device=torch.device("meta"),
         tables=[
@@ -46,6 +46,19 @@ def embedding_collection(tables: Sequence[Table]) -> EmbeddingBagCollection:
                 embedding_dim=t.dim,
                 feature_names=list(t.features),
                 pooling=PoolingType.MEAN if t.pooling == "mean" else PoolingType.SUM,
+            )
+            for t in tables
+        ],
+    )
+
+
+def unpooled_collection(tables: Sequence[Table]) -> EmbeddingCollection:
+    """The same for tables that give one vector an id."""
+    return EmbeddingCollection(
+        device=torch.device("meta"),
+        tables=[
+            EmbeddingConfig(
+                name=t.name, num_embeddings=t.rows, embedding_dim=t.dim, feature_names=list(t.features)
             )
             for t in tables
         ],

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import torch
 import torch.distributed as dist
 from torch import nn
+from torchrec.distributed.embedding import ShardedEmbeddingCollection
 from torchrec.distributed.embeddingbag import ShardedEmbeddingBagCollection
 
 
@@ -39,7 +40,7 @@ def local_shards(model: nn.Module) -> list[TableShard]:
     """The shards of this rank, in an order that is the same on all ranks of a replica set."""
     found = []
     for module in model.modules():
-        if not isinstance(module, ShardedEmbeddingBagCollection):
+        if not isinstance(module, ShardedEmbeddingBagCollection | ShardedEmbeddingCollection):
             continue
         for lookup in module._lookups:
             for kernel in lookup._emb_modules:

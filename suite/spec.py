@@ -62,7 +62,8 @@ class TableSpec(Frozen):
     rows: Annotated[int, Field(strict=True, ge=1, le=2**40)]
     dim: Annotated[int, Field(strict=True, ge=4, le=1024, multiple_of=4)]
     features: Annotated[tuple[Name, ...], Field(min_length=1)]
-    pooling: Literal["sum", "mean"] = "sum"
+    #: ``none`` gives one vector an id (TorchRec's EmbeddingCollection), for a model of the user's own.
+    pooling: Literal["sum", "mean", "none"] = "sum"
     dtype: Literal["fp32"] = "fp32"
     #: Ids that a feature holds per sample (what TorchRec's planner calls the pooling factor).
     pooling_factor: Annotated[float, Field(gt=0)] = 1.0
@@ -91,11 +92,12 @@ class ModelSpec(Frozen):
     """TorchRec's DLRM, with ``cross`` its DLRM_DCN, or the user's own model.
 
     ``factory`` is ``module:function``; called with ``(workload, device)`` it returns an ``nn.Module``
-    whose EmbeddingBagCollections hold exactly the workload's tables and whose ``forward(dense, sparse)``
-    returns one logit a sample.
+    whose EmbeddingBagCollections (and EmbeddingCollections, for tables with pooling ``none``) hold
+    exactly the workload's tables and whose ``forward(dense, sparse)`` returns one logit a sample.
     """
 
-    dense_features: Positive
+    #: DLRM needs at least one.
+    dense_features: Annotated[int, Field(strict=True, ge=0)]
     bottom_mlp: tuple[Positive, ...] = ()
     over_mlp: tuple[Positive, ...] = ()
     cross: CrossSpec | None = None
@@ -224,6 +226,18 @@ class WorkloadSpec(Frozen):
     def _dlrm_fits_its_tables(self) -> WorkloadSpec:
         if self.model.factory is not None:
             return self
+        if self.model.dense_features == 0:
+            raise InvalidConfiguration(
+                "model.dense_features", 0, "DLRM's bottom needs dense features.", "Use 1 or more."
+            )
+        unpooled = [t.name for t in self.tables if t.pooling == "none"]
+        if unpooled:
+            raise InvalidConfiguration(
+                "tables.pooling",
+                "none",
+                f"DLRM needs one vector a sample of {unpooled}.",
+                "Pool by sum or mean, or give a model.factory.",
+            )
         dims = sorted({t.dim for t in self.tables})
         if len(dims) > 1:
             raise InvalidConfiguration(

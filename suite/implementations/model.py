@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import torch
 from torch import nn
+from torchrec.modules.embedding_configs import BaseEmbeddingConfig, EmbeddingBagConfig
 
 from reference_impl.dlrm import CrossLayers, Table, build_dlrm
-from reference_impl.plan import embedding_collections
+from reference_impl.plan import embedding_collections, table_configs
 from suite.errors import ConfigError
 from suite.loading import load_attribute
 from suite.spec import WorkloadSpec
@@ -42,9 +43,9 @@ def _check_tables(model: object, workload: WorkloadSpec) -> None:
             "model.factory", factory, f"it returned {type(model).__name__}.", "Return an nn.Module."
         )
     have = {
-        (c.name, c.num_embeddings, c.embedding_dim, tuple(c.feature_names), c.pooling.value.lower())
+        (c.name, c.num_embeddings, c.embedding_dim, tuple(c.feature_names), _pooling(c))
         for collection in embedding_collections(model).values()
-        for c in collection.embedding_bag_configs()
+        for c in table_configs(collection)
     }
     want = {(t.name, t.rows, t.dim, t.features, t.pooling) for t in workload.tables}
     if have != want:
@@ -53,7 +54,7 @@ def _check_tables(model: object, workload: WorkloadSpec) -> None:
             "model.factory",
             factory,
             f"its tables {differing} are not those of the workload (name, rows, dim, features, pooling).",
-            "Build the EmbeddingBagCollections from workload.tables.",
+            "Build the EmbeddingBagCollections (EmbeddingCollections without pooling) from workload.tables.",
         )
     on_device = [
         name
@@ -66,5 +67,9 @@ def _check_tables(model: object, workload: WorkloadSpec) -> None:
             "model.factory",
             factory,
             f"the unsharded tables {on_device} are allocated on every rank.",
-            "Build the EmbeddingBagCollection with device=torch.device('meta').",
+            "Build the collection with device=torch.device('meta').",
         )
+
+
+def _pooling(config: BaseEmbeddingConfig) -> str:
+    return config.pooling.value.lower() if isinstance(config, EmbeddingBagConfig) else "none"

@@ -224,16 +224,17 @@ def train(case: Case) -> Trained:
     run = case.run_spec()
     model: Any = implementation_class(case.implementation)(run, torch.device("cpu"))
     initial = dict(model.gather_weights())
-    losses, digests = [], []
+    losses, seen = [], []
     for step in range(case.steps):
         batch = rank_batch(global_batch(step, case.global_batch), run, dist.get_rank())
         losses.append(float(model.train_step(batch)))
-        digests.append(_digests(model))
+        seen.append(digests(model))
     model.sync_replicas()
-    return Trained(initial, dict(model.gather_weights()), losses, digests, _digests(model))
+    return Trained(initial, dict(model.gather_weights()), losses, seen, digests(model))
 
 
-def _digests(model: Any) -> dict[ShardKey, str]:
+def digests(model: Any) -> dict[ShardKey, str]:
+    """For each shard of this rank the hash of its bits."""
     return {(s.table, s.row_offset, s.column_offset): _digest(s) for s in model.shards}
 
 

@@ -131,13 +131,17 @@ class Oracle:
         leaves = [*group.tables.values(), *self._dense]
         for leaf in leaves:
             leaf.requires_grad_(True)
-        prediction = logits(self.features, group.tables, self.bottom, self.over, share, self.cross)
+        prediction = self._logits(group.tables, share)
         loss = F.binary_cross_entropy_with_logits(prediction, share.labels, reduction="sum")
         gradients = torch.autograd.grad(loss, leaves, allow_unused=True, materialize_grads=True)
         for leaf in leaves:
             leaf.requires_grad_(False)
         tables = dict(zip(group.tables, gradients, strict=False))
         return float(loss.detach()), tables, list(gradients[len(tables) :])
+
+    def _logits(self, tables: dict[str, torch.Tensor], share: GlobalBatch) -> torch.Tensor:
+        """Shape [samples of the share]. Another model overrides it."""
+        return logits(self.features, tables, self.bottom, self.over, share, self.cross)
 
     def _sync(self) -> None:
         for name in self.groups[0].tables:

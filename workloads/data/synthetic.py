@@ -95,7 +95,7 @@ class SyntheticClicks(DataSource):
         return {
             "source": "synthetic, planted logistic teacher",
             # A prefix of what is generated: it changes with any change to options, tables or generator.
-            "fingerprint": _digest(self.evaluation(0, 256)),
+            "fingerprint": digest(self.evaluation(0, 256)),
             "split": f"synthetic evaluation stream, teacher_seed {self._options.teacher_seed}",
             "train_samples": None,
             "evaluation_samples": self.evaluation_size,
@@ -191,8 +191,9 @@ def expected_auc(probabilities: np.ndarray) -> float | None:
     return float((clicks * below).sum() / (pairs - (clicks * others).sum()))
 
 
-def _digest(samples: Samples) -> str:
-    digest = hashlib.sha256(samples.dense.tobytes() + samples.labels.tobytes())
+def digest(samples: Samples) -> str:
+    """SHA-256 of the arrays of some samples, in hex."""
+    found = hashlib.sha256(samples.dense.tobytes() + samples.labels.tobytes())
     for feature, (ids, lengths) in sorted(samples.sparse.items()):
-        digest.update(feature.encode() + ids.tobytes() + lengths.tobytes())
-    return digest.hexdigest()
+        found.update(feature.encode() + ids.tobytes() + lengths.tobytes())
+    return found.hexdigest()
