@@ -17,6 +17,7 @@ HASHES = {
     "ctr_zipf": "4ef2fb3f788e9124",
     "dlrm_dcnv2_criteo": "83c8bf58605ba84f",
     "dlrm_small": "d32b374e872a3feb",
+    "lm_vocabulary": "ea9bc4bc4545c86b",
     "movielens_100k": "c57b84fc0fc2148c",
     "smoke": "8fe492026404c49f",
 }
@@ -141,6 +142,7 @@ def test_features_are_in_the_order_of_the_tables() -> None:
         ("tables.0.features", [], "tables.0.features"),
         ("tables.0.features", ["seen"], "tables"),
         ("tables.0.pooling", "max", "tables.0.pooling"),
+        ("tables.0.pooling", "none", "tables.pooling"),
         ("tables.0.dtype", "int8", "tables.0.dtype"),
         ("tables.0.pooling_factor", 0, "tables.0.pooling_factor"),
         ("tables.0.pooling_factor", float("inf"), "tables.0.pooling_factor"),
