@@ -66,6 +66,10 @@ SPECIAL = [
     TWO_GROUPS.but(global_batch=13, sharding="table_wise", replica_groups=1),
     TWO_GROUPS.but(global_batch=3, placement="contiguous"),
     TWO_GROUPS.but(global_batch=3, sharding="row_wise", replica_groups=4),
+    # One sample: three of four ranks have none, and so has a whole group.
+    *(TWO_GROUPS.but(global_batch=1, sharding=s) for s in ("table_wise", "row_wise", "all_types")),
+    TWO_GROUPS.but(global_batch=1, sharding="all_types", replica_groups=1, implementation="baseline_1d"),
+    TWO_GROUPS.but(global_batch=2, sharding="mixed", replica_groups=4),
     # AdaGrad for the dense layers too.
     TWO_GROUPS.but(dense_optimizer="adagrad"),
     TWO_GROUPS.but(dense_optimizer="adagrad", replica_groups=1, implementation="baseline_1d"),
