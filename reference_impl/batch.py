@@ -21,12 +21,30 @@ class Batch:
         loss_scale: T / G. The local loss is the SUM over local samples times this, so that averaging
             gradients over the T ranks gives the mean over the global batch, also where ranks hold unlike
             numbers of samples, or none (a mean over an empty batch would be NaN).
+
+    Raises:
+        InvalidConfiguration: ids or lengths of another dtype.
     """
 
     dense: torch.Tensor
     sparse: KeyedJaggedTensor
     labels: torch.Tensor
     loss_scale: float
+
+    def __post_init__(self) -> None:
+        # A rank without ids is where another dtype slips in, and then ranks send each other unlike bytes:
+        # TorchRec hangs, or trains on what is none of its ids.
+        for what, tensor, dtype in (
+            ("values", self.sparse.values(), torch.int64),
+            ("lengths", self.sparse.lengths(), torch.int32),
+        ):
+            if tensor.dtype != dtype:
+                raise InvalidConfiguration(
+                    f"batch.sparse.{what}",
+                    str(tensor.dtype),
+                    "every rank must send the same dtype, whatever it holds.",
+                    f"Give {dtype}.",
+                )
 
     def logits_of(self, output: torch.Tensor) -> torch.Tensor:
         """The logits of the B samples, shape [B], out of a model's output for all P, [P] or [P, 1].

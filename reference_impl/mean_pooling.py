@@ -57,6 +57,8 @@ def divide_mixed_means(model: nn.Module, sharding: Mapping[str, ShardingType]) -
         sharding: the sharding type of every table, by table name.
     """
     for path, collection in embedding_collections(model).items():
+        if not isinstance(collection, EmbeddingBagCollection):
+            continue
         configs = collection.embedding_bag_configs()
         row_wise_mean = any(c.pooling is PoolingType.MEAN and sharding[c.name] == "row_wise" for c in configs)
         if row_wise_mean and len({sharding[c.name] for c in configs}) > 1:

@@ -8,13 +8,14 @@ reach with its all-to-all.
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
-from typing import Literal
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, TypeAlias
 
 import torch
 from torch import nn
 from torch.distributed import _remote_device
 from torchrec.distributed.comm import get_local_size
+from torchrec.distributed.embedding import EmbeddingCollectionSharder
 from torchrec.distributed.embedding_types import EmbeddingComputeKernel
 from torchrec.distributed.embeddingbag import EmbeddingBagCollectionSharder
 from torchrec.distributed.sharding_plan import (
@@ -24,8 +25,9 @@ from torchrec.distributed.sharding_plan import (
     row_wise,
     table_wise,
 )
-from torchrec.distributed.types import EmbeddingModuleShardingPlan, ShardingPlan
-from torchrec.modules.embedding_modules import EmbeddingBagCollection
+from torchrec.distributed.types import EmbeddingModuleShardingPlan, ModuleSharder, ShardingPlan
+from torchrec.modules.embedding_configs import BaseEmbeddingConfig
+from torchrec.modules.embedding_modules import EmbeddingBagCollection, EmbeddingCollection
 
 from reference_impl.errors import InvalidConfiguration
 from reference_impl.layout import RankLayout
@@ -33,16 +35,34 @@ from reference_impl.layout import RankLayout
 ShardingType = Literal["table_wise", "row_wise", "column_wise"]
 
 
-def embedding_collections(model: nn.Module) -> dict[str, EmbeddingBagCollection]:
-    """The EmbeddingBagCollections of an unsharded model, by module path."""
-    return {path: m for path, m in model.named_modules() if isinstance(m, EmbeddingBagCollection)}
+#: TorchRec's modules that hold tables: one vector a bag of ids, or one vector an id (unpooled).
+Collection: TypeAlias = EmbeddingBagCollection | EmbeddingCollection
+
+
+def embedding_collections(model: nn.Module) -> dict[str, Collection]:
+    """The collections of an unsharded model, by module path."""
+    return {path: m for path, m in model.named_modules() if isinstance(m, Collection)}
+
+
+def table_configs(collection: Collection) -> Sequence[BaseEmbeddingConfig]:
+    """The tables of a collection of either kind."""
+    if isinstance(collection, EmbeddingBagCollection):
+        return collection.embedding_bag_configs()
+    return collection.embedding_configs()
+
+
+def table_sharders(fused_params: dict[str, Any]) -> list[ModuleSharder[nn.Module]]:
+    """What shards the collections of either kind, with the optimizer of their tables."""
+    return [
+        EmbeddingBagCollectionSharder(fused_params=fused_params),
+        EmbeddingCollectionSharder(fused_params=fused_params),
+    ]
 
 
 def plan_one_group(
     model: nn.Module,
     sharding: Mapping[str, ShardingType],
     layout: RankLayout,
-    sharder: EmbeddingBagCollectionSharder,
     device: torch.device,
 ) -> ShardingPlan:
     """A plan for one sharding group of N ranks, numbered 0 to N - 1.
@@ -55,14 +75,13 @@ def plan_one_group(
         model: unsharded; its tables may be on the meta device.
         sharding: the sharding type of every table, by table name.
         layout: decides N and the column split.
-        sharder: decides which parameters can be sharded.
         device: names the placement's device type.
     """
     collections = embedding_collections(model)
     # The fused kernel is asked for by name: TorchRec's helpers would choose the dense one on CPU, whose
     # gradients are materialised and whose optimizer is not FBGEMM's.
     kernel = EmbeddingComputeKernel.FUSED.value
-    configs = [c for collection in collections.values() for c in collection.embedding_bag_configs()]
+    configs = [c for collection in collections.values() for c in table_configs(collection)]
     pieces = {
         c.name: layout.column_shards(c.embedding_dim) if sharding[c.name] == "column_wise" else 1
         for c in configs
@@ -89,8 +108,7 @@ def plan_one_group(
     for path, collection in collections.items():
         plan[path] = construct_module_sharding_plan(
             collection,
-            {config.name: placed(config.name) for config in collection.embedding_bag_configs()},
-            sharder=sharder,
+            {config.name: placed(config.name) for config in table_configs(collection)},
             local_size=layout.group_size,
             world_size=layout.group_size,
             device_type=device.type,

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import torch
 import torch.distributed as dist
 from torch import nn
+from torchrec.distributed.embedding import ShardedEmbeddingCollection
 from torchrec.distributed.embeddingbag import ShardedEmbeddingBagCollection
 
 
@@ -23,7 +24,8 @@ class TableShard:
         rows: rows of the whole table.
         row_offset, column_offset: where the block starts in the table.
         weight: view of FBGEMM's storage, shape [block rows, block columns].
-        moments: the optimizer's row-wise second moments, shape [block rows]; None for SGD.
+        states: views of the optimizer's state tensors, each of shape [block rows] or [block rows, block
+            columns] (``optimizer.KINDS`` says which); none for SGD.
     """
 
     table: str
@@ -31,14 +33,14 @@ class TableShard:
     row_offset: int
     column_offset: int
     weight: torch.Tensor
-    moments: torch.Tensor | None
+    states: tuple[torch.Tensor, ...]
 
 
 def local_shards(model: nn.Module) -> list[TableShard]:
     """The shards of this rank, in an order that is the same on all ranks of a replica set."""
     found = []
     for module in model.modules():
-        if not isinstance(module, ShardedEmbeddingBagCollection):
+        if not isinstance(module, ShardedEmbeddingBagCollection | ShardedEmbeddingCollection):
             continue
         for lookup in module._lookups:
             for kernel in lookup._emb_modules:
@@ -48,28 +50,25 @@ def local_shards(model: nn.Module) -> list[TableShard]:
                     zip(kernel.config.embedding_tables, tbe.split_embedding_weights(), strict=True)
                 ):
                     row, column = config.local_metadata.shard_offsets
-                    moments = states[i][0] if states else None
-                    found.append(TableShard(config.name, config.num_embeddings, row, column, weight, moments))
+                    of_table = tuple(states[i]) if states else ()
+                    found.append(
+                        TableShard(config.name, config.num_embeddings, row, column, weight, of_table)
+                    )
     return found
 
 
 def gather_tables(
     shards: list[TableShard], group: dist.ProcessGroup
-) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]]:
-    """Whole tables and their row-wise moments, on the CPU of every rank of the group. Collective.
+) -> tuple[dict[str, torch.Tensor], dict[str, tuple[torch.Tensor, ...]]]:
+    """Whole tables and their optimizer states, on the CPU of every rank of the group. Collective.
 
     Returns:
-        Weights [rows, dim] by table, and moments by table (none for SGD): [rows], or [rows, C] where the
-        table's columns are cut into C > 1 shards, each with moments of its own.
+        Weights [rows, dim] by table, and states by table (none for SGD). A state with a number an element
+        is [rows, dim]; one with a number a row is [rows], or [rows, C] where the table's columns are cut into
+        C > 1 shards, each with numbers of its own.
     """
     mine = [
-        (
-            s.table,
-            s.row_offset,
-            s.column_offset,
-            s.weight.detach().cpu().clone(),
-            None if s.moments is None else s.moments.detach().cpu().clone(),
-        )
+        (s.table, s.row_offset, s.column_offset, [t.detach().cpu().clone() for t in (s.weight, *s.states)])
         for s in shards
     ]
     everyone: list[list] = [[] for _ in range(dist.get_world_size(group))]
@@ -77,13 +76,24 @@ def gather_tables(
     blocks: dict[str, list] = {}
     for block in (block for rank in everyone for block in rank):
         blocks.setdefault(block[0], []).append(block)
-    weights, moments = {}, {}
+    weights, states = {}, {}
     for table, parts in blocks.items():
-        parts.sort(key=lambda block: block[1])
-        # All blocks that start at one column, from the first row to the last.
-        strips = [[b for b in parts if b[2] == column] for column in sorted({b[2] for b in parts})]
-        weights[table] = torch.cat([torch.cat([b[3] for b in strip]) for strip in strips], dim=1)
-        if parts[0][4] is not None:
-            of_strips = [torch.cat([b[4].reshape(-1) for b in strip]) for strip in strips]
-            moments[table] = of_strips[0] if len(strips) == 1 else torch.stack(of_strips, dim=1)
-    return weights, moments
+        weights[table], *of_table = (
+            _whole([(row, column, tensors[k]) for _, row, column, tensors in parts])
+            for k in range(len(parts[0][3]))
+        )
+        states[table] = tuple(of_table)
+    return weights, states
+
+
+def _whole(blocks: list[tuple[int, int, torch.Tensor]]) -> torch.Tensor:
+    """One tensor of the blocks that start at (row, column); blocks of shape [rows] become its columns."""
+    blocks = sorted(blocks, key=lambda block: block[:2])
+    # All blocks that start at one column, from the first row to the last.
+    strips = [
+        torch.cat([tensor for _, at, tensor in blocks if at == column])
+        for column in sorted({column for _, column, _ in blocks})
+    ]
+    if strips[0].dim() == 1:
+        return strips[0] if len(strips) == 1 else torch.stack(strips, dim=1)
+    return torch.cat(strips, dim=1)

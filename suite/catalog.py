@@ -1,5 +1,8 @@
 """From what a user types to a WorkloadSpec: a name, ``module:function``, or a TOML file.
 
+A workload's function may have parameters with defaults, which a user sets after its name:
+``ctr_zipf,row_factor=10``.
+
 Named workloads are found at run time, so that adding one is one file: ``workloads/specs/<name>.py`` with
 a function ``<name>()``.
 """
@@ -8,6 +11,7 @@ from __future__ import annotations
 
 import difflib
 import importlib
+import inspect
 import pkgutil
 import tomllib
 from pathlib import Path
@@ -24,28 +28,17 @@ def load_workload(name_or_path: str, location: str | None = None) -> WorkloadSpe
     """The workload of a name, of ``module:function``, or of a path that ends in ``.toml``.
 
     Args:
-        name_or_path: for example ``smoke``, ``my_module:my_workload`` or ``my_tables.toml``.
+        name_or_path: for example ``smoke``, ``ctr_zipf,row_factor=10``, ``my_module:my_workload`` or
+            ``my_tables.toml``.
         location: sets ``data.location``, the folder of the user's own data.
 
     Raises:
-        ConfigError: unknown name, unreadable or malformed file, or a spec that is not valid.
+        ConfigError: unknown name or parameter, unreadable or malformed file, or a spec that is not valid.
     """
     if name_or_path.endswith(".toml"):
         workload = validated(WorkloadSpec, _read_toml(Path(name_or_path)))
-    elif ":" in name_or_path:
-        workload = _call(name_or_path)
     else:
-        known = workload_names()
-        if name_or_path not in known:
-            near = difflib.get_close_matches(name_or_path, known, n=1)
-            hint = f"Did you mean {near[0]}? " if near else ""
-            raise ConfigError(
-                "workload",
-                name_or_path,
-                "there is no workload of this name.",
-                f"{hint}Use one of {known}, module:function, or a path ending in .toml.",
-            )
-        workload = _call(f"{SPECS}.{name_or_path}:{name_or_path}")
+        workload = _call(*_reference(name_or_path))
     if location is None:
         return workload
     data = validated(DataSpec, {**workload.data.model_dump(), "location": location}, "data.")
@@ -63,11 +56,29 @@ def workload_names() -> list[str]:
     return sorted(module.name for module in pkgutil.iter_modules(folder) if not module.name.startswith("_"))
 
 
-def _call(reference: str) -> WorkloadSpec:
+def _reference(text: str) -> tuple[str, list[str]]:
+    """``module:function`` and the ``parameter=value`` after a workload's name."""
+    name, *parameters = text.split(",")
+    if ":" in name:
+        return name, parameters
+    known = workload_names()
+    if name not in known:
+        near = difflib.get_close_matches(name, known, n=1)
+        hint = f"Did you mean {near[0]}? " if near else ""
+        raise ConfigError(
+            "workload",
+            name,
+            "there is no workload of this name.",
+            f"{hint}Use one of {known}, module:function, or a path ending in .toml.",
+        )
+    return f"{SPECS}.{name}:{name}", parameters
+
+
+def _call(reference: str, parameters: list[str]) -> WorkloadSpec:
     function = load_attribute(reference, "workload")
-    remedy = "It is called without arguments and must return a WorkloadSpec."
+    remedy = "It is called with its parameters' defaults and must return a WorkloadSpec."
     with user_code("workload", reference, remedy), config_errors():
-        workload = function()
+        workload = function(**_arguments(function, parameters))
     if not isinstance(workload, WorkloadSpec):
         raise ConfigError(
             "workload",
@@ -76,6 +87,31 @@ def _call(reference: str) -> WorkloadSpec:
             "Return a suite.spec.WorkloadSpec.",
         )
     return workload
+
+
+def _arguments(function: Any, parameters: list[str]) -> dict[str, int | float | str]:
+    """Values of the types that the function's signature names: int, float or str."""
+    if not parameters:
+        return {}
+    known = {name: p.annotation for name, p in inspect.signature(function, eval_str=True).parameters.items()}
+    arguments: dict[str, int | float | str] = {}
+    for part in parameters:
+        name, separator, value = part.partition("=")
+        if not separator or name not in known or name in arguments:
+            raise ConfigError(
+                "workload",
+                part,
+                "this is not PARAMETER=VALUE of a parameter of the workload, or sets it again.",
+                f"Its parameters are {sorted(known)}." if known else "It has no parameters.",
+            )
+        kind = known[name] if known[name] in (int, float) else str
+        try:
+            arguments[name] = kind(value)
+        except ValueError as error:
+            raise ConfigError(
+                f"workload.{name}", value, f"this is no {kind.__name__}.", f"Write it like {name}=2."
+            ) from error
+    return arguments
 
 
 def _read_toml(path: Path) -> dict[str, Any]:

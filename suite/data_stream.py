@@ -21,6 +21,7 @@ from suite.data import DataSource, Samples
 from suite.errors import ConfigError
 from suite.loading import user_code
 from suite.samples_check import check_samples
+from suite.samples_cut import joined, split
 from suite.spec import WorkloadSpec
 
 #: Held-out samples are kept in memory, by the parent and by every rank.
@@ -69,7 +70,7 @@ class _StreamSource(DataSource):
 
     def evaluation(self, start: int, stop: int) -> Samples:
         """Samples [start, stop) of those held out."""
-        return _split(_split(self._held_out, stop)[0], start)[1]
+        return split(split(self._held_out, stop)[0], start)[1]
 
     def describe(self) -> dict[str, Any]:
         """``fingerprint`` is that of the first block that seed 0 yields."""
@@ -114,13 +115,13 @@ class _StreamSource(DataSource):
             raise ValueError(f"a stream only goes forward: {start} was asked for after {self._position}.")
         for _ in self._pieces(start - self._position):
             pass
-        none, _ = _split(self._block, 0)
-        return _joined([none, *self._pieces(stop - start)])
+        none, _ = split(self._block, 0)
+        return joined([none, *self._pieces(stop - start)])
 
     def _pieces(self, count: int) -> Iterator[Samples]:
         """The next ``count`` samples, in pieces of what the function yielded."""
         while count:
-            piece, self._block = _split(self._block, count)
+            piece, self._block = split(self._block, count)
             self._position += len(piece.labels)
             count -= len(piece.labels)
             yield piece
@@ -154,33 +155,6 @@ def _evaluation_samples(workload: WorkloadSpec) -> int:
             f"Use {MOST_EVALUATION_SAMPLES} or fewer.",
         )
     return value
-
-
-def _split(samples: Samples, count: int) -> tuple[Samples, Samples]:
-    """The first ``count`` samples (or all, where there are fewer) and the rest, without copying."""
-    head, rest = {}, {}
-    for feature, (ids, lengths) in samples.sparse.items():
-        cut = int(lengths[:count].sum())
-        head[feature] = (ids[:cut], lengths[:count])
-        rest[feature] = (ids[cut:], lengths[count:])
-    return (
-        Samples(samples.dense[:count], samples.labels[:count], head),
-        Samples(samples.dense[count:], samples.labels[count:], rest),
-    )
-
-
-def _joined(parts: list[Samples]) -> Samples:
-    return Samples(
-        dense=np.concatenate([p.dense for p in parts]),
-        labels=np.concatenate([p.labels for p in parts]),
-        sparse={
-            feature: (
-                np.concatenate([p.sparse[feature][0] for p in parts]),
-                np.concatenate([p.sparse[feature][1] for p in parts]),
-            )
-            for feature in parts[0].sparse
-        },
-    )
 
 
 def _digest(samples: Samples) -> str:

@@ -74,9 +74,11 @@ class Implementation(abc.ABC):
     def gather_weights(self) -> Mapping[str, torch.Tensor]:
         """Unsharded tensors by name, on the CPU of every rank. Collective.
 
-        ``table.<name>`` [rows, dim], ``moment.<table>`` where the optimizer has row-wise moments: [rows], or
-        [rows, C] where the table's columns are cut into C > 1 shards, each with moments of its own;
-        ``dense.<parameter name>``. For replicas, the copy of the caller's own group.
+        ``table.<name>`` [rows, dim]; ``moment.<table>`` for the optimizer's first state and
+        ``moment2.<table>`` for its second, where it has them: [rows, dim] with a number an element, and
+        with a number a row [rows], or [rows, C] where the table's columns are cut into C > 1 shards, each
+        with numbers of its own; ``dense.<parameter name>``. For replicas, the copy of the caller's own
+        group.
         """
 
 

@@ -6,6 +6,8 @@ without saying which feature it was.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from suite.data import Samples
@@ -34,6 +36,12 @@ def check_samples(samples: Samples, workload: WorkloadSpec, size: int) -> None:
     wrong_labels = samples.labels[(samples.labels != 0) & (samples.labels != 1)]
     if wrong_labels.size:
         raise _refused(workload, f"labels hold {wrong_labels[0]}.", "Labels are 0 or 1.")
+    if not isinstance(samples.sparse, Mapping):
+        raise _refused(
+            workload,
+            f"sparse is a {type(samples.sparse).__name__}.",
+            "Give a dict of (ids, lengths) by feature name.",
+        )
     for table in workload.tables:
         for feature in table.features:
             _check_feature(samples, workload, table, feature, size)
@@ -48,7 +56,14 @@ def _check_feature(
             f"its samples have no feature {feature!r}.",
             f"Give every feature of the workload's tables: {list(workload.features)}.",
         )
-    ids, lengths = samples.sparse[feature]
+    pair = samples.sparse[feature]
+    if not (isinstance(pair, tuple) and len(pair) == 2):
+        raise _refused(
+            workload,
+            f"feature {feature!r} is a {type(pair).__name__}.",
+            "Give a pair (ids, lengths) of arrays.",
+        )
+    ids, lengths = pair
     _check_array(workload, f"lengths of {feature}", lengths, np.int32, (size,))
     if (lengths < 0).any():
         raise _refused(workload, f"lengths of {feature} hold {lengths.min()}.", "Lengths are 0 or more.")

@@ -18,6 +18,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from reference_impl.errors import InvalidConfiguration
 from reference_impl.layout import Placement, RankLayout
+from reference_impl.optimizer import KINDS, offered_on
+from reference_impl.optimizer import Name as OptimizerName
 from suite.errors import ConfigError
 
 Model = TypeVar("Model", bound=BaseModel)
@@ -27,7 +29,6 @@ Positive = Annotated[int, Field(strict=True, ge=1)]
 Scaling = Literal["strong", "weak"]
 ShardingType = Literal["table_wise", "row_wise", "column_wise"]
 SyncOptimizerState = Literal["immediate", "delayed"]
-OptimizerName = Literal["sgd", "rowwise_adagrad", "momentum_scaled_rowwise_adagrad"]
 
 
 class Frozen(BaseModel):
@@ -61,7 +62,8 @@ class TableSpec(Frozen):
     rows: Annotated[int, Field(strict=True, ge=1, le=2**40)]
     dim: Annotated[int, Field(strict=True, ge=4, le=1024, multiple_of=4)]
     features: Annotated[tuple[Name, ...], Field(min_length=1)]
-    pooling: Literal["sum", "mean"] = "sum"
+    #: ``none`` gives one vector an id (TorchRec's EmbeddingCollection), for a model of the user's own.
+    pooling: Literal["sum", "mean", "none"] = "sum"
     dtype: Literal["fp32"] = "fp32"
     #: Ids that a feature holds per sample (what TorchRec's planner calls the pooling factor).
     pooling_factor: Annotated[float, Field(gt=0)] = 1.0
@@ -79,17 +81,26 @@ class TableSpec(Frozen):
         return name
 
 
+class CrossSpec(Frozen):
+    """The cross layers of TorchRec's DLRM_DCN: how many, and the rank of their matrices."""
+
+    layers: Positive
+    low_rank: Positive
+
+
 class ModelSpec(Frozen):
-    """TorchRec's DLRM, or the user's own model.
+    """TorchRec's DLRM, with ``cross`` its DLRM_DCN, or the user's own model.
 
     ``factory`` is ``module:function``; called with ``(workload, device)`` it returns an ``nn.Module``
-    whose EmbeddingBagCollections hold exactly the workload's tables and whose ``forward(dense, sparse)``
-    returns one logit a sample.
+    whose EmbeddingBagCollections (and EmbeddingCollections, for tables with pooling ``none``) hold
+    exactly the workload's tables and whose ``forward(dense, sparse)`` returns one logit a sample.
     """
 
-    dense_features: Positive
+    #: DLRM needs at least one.
+    dense_features: Annotated[int, Field(strict=True, ge=0)]
     bottom_mlp: tuple[Positive, ...] = ()
     over_mlp: tuple[Positive, ...] = ()
+    cross: CrossSpec | None = None
     factory: Reference | None = None
 
 
@@ -137,13 +148,16 @@ class DenseOptimizerSpec(Frozen):
 class OptimizerSpec(Frozen):
     """The optimizer of the embedding tables, fused into FBGEMM's backward, and the dense one.
 
-    ``scale`` is the c of momentum-scaled row-wise AdaGrad; left out it is M, the number of replica groups.
+    Which there are on a device: ``reference_impl.optimizer.KINDS``. ``scale`` is the c of momentum-scaled
+    row-wise AdaGrad; left out it is M, the number of replica groups. ``initial_accumulator`` is where the sum
+    of squares of the AdaGrad kinds starts.
     """
 
     name: OptimizerName = "rowwise_adagrad"
     learning_rate: Annotated[float, Field(gt=0)] = 0.04
     eps: Annotated[float, Field(gt=0)] = 1e-8
     scale: Annotated[float, Field(gt=0)] | None = None
+    initial_accumulator: Annotated[float, Field(ge=0)] = 0.0
     dense: DenseOptimizerSpec = DenseOptimizerSpec()
 
     @model_validator(mode="after")
@@ -154,6 +168,17 @@ class OptimizerSpec(Frozen):
                 self.scale,
                 f"{self.name} has no momentum scale.",
                 "Leave it out, or choose momentum_scaled_rowwise_adagrad.",
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _accumulator_needs_adagrad(self) -> OptimizerSpec:
+        if self.initial_accumulator and not KINDS[self.name].accumulates:
+            raise InvalidConfiguration(
+                "optimizer.initial_accumulator",
+                self.initial_accumulator,
+                f"{self.name} accumulates no squares.",
+                f"Leave it out, or choose one of {[n for n, kind in KINDS.items() if kind.accumulates]}.",
             )
         return self
 
@@ -215,6 +240,18 @@ class WorkloadSpec(Frozen):
     def _dlrm_fits_its_tables(self) -> WorkloadSpec:
         if self.model.factory is not None:
             return self
+        if self.model.dense_features == 0:
+            raise InvalidConfiguration(
+                "model.dense_features", 0, "DLRM's bottom needs dense features.", "Use 1 or more."
+            )
+        unpooled = [t.name for t in self.tables if t.pooling == "none"]
+        if unpooled:
+            raise InvalidConfiguration(
+                "tables.pooling",
+                "none",
+                f"DLRM needs one vector a sample of {unpooled}.",
+                "Pool by sum or mean, or give a model.factory.",
+            )
         dims = sorted({t.dim for t in self.tables})
         if len(dims) > 1:
             raise InvalidConfiguration(
@@ -250,6 +287,9 @@ class WorkloadSpec(Frozen):
         """First 16 hex digits of the SHA-256 of model, tables, data and batch in canonical JSON."""
         content = self.model_dump(mode="json", include={"model", "tables", "data", "batch"})
         del content["data"]["location"]
+        # A field that came later is left out where it says nothing, so that older hashes stay.
+        if content["model"]["cross"] is None:
+            del content["model"]["cross"]
         text = json.dumps(content, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
@@ -319,16 +359,26 @@ class RunSpec(Frozen):
                     "the workload has no such table.",
                     f"Use one of {sorted(known)}.",
                 )
+        self._device_has_the_optimizer()
         self._syncs_can_be_measured()
         self._shards_are_not_empty()
         return self
 
+    def _device_has_the_optimizer(self) -> None:
+        if self.device not in KINDS[self.optimizer.name].devices:
+            raise InvalidConfiguration(
+                "optimizer.name",
+                self.optimizer.name,
+                f"FBGEMM has no fused kernel of it on {self.device}.",
+                f"Use one of {list(offered_on(self.device))}.",
+            )
+
     def _syncs_can_be_measured(self) -> None:
-        if self.sync_optimizer_state == "delayed" and self.optimizer.name == "sgd":
+        if self.sync_optimizer_state == "delayed" and not KINDS[self.optimizer.name].states:
             raise InvalidConfiguration(
                 "sync_optimizer_state",
                 "delayed",
-                "sgd keeps no optimizer state.",
+                f"{self.optimizer.name} keeps no optimizer state.",
                 "Leave it out, or choose another optimizer.",
             )
         # Bytes are counted over the last sync_interval warm-up steps, and step times must hold a sync.
@@ -356,6 +406,11 @@ class RunSpec(Frozen):
                     f"row-wise over {n} ranks leaves a rank without rows.",
                     "Shard this table table_wise, or use more replica groups.",
                 )
+
+    @property
+    def columns_matter(self) -> bool:
+        """Whether the number of column shards is part of the optimizer."""
+        return KINDS[self.optimizer.name].whole_rows
 
     @property
     def column_shards(self) -> dict[str, int]:

@@ -29,7 +29,7 @@ class DelayedMomentsSync(ReplicaSync):
     def __init__(self, shards: Sequence[TableShard], replica: dist.ProcessGroup) -> None:
         self._replica = replica
         self._weights = [s.weight.detach() for s in shards]
-        self._moments = [s.moments.detach() for s in shards if s.moments is not None]
+        self._moments = [v for s in shards for v in s.states]
         self._averaged = [moments.clone() for moments in self._moments]
 
     def average(self) -> None:

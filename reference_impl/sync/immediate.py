@@ -1,4 +1,4 @@
-"""Weights and moments averaged together."""
+"""Weights and optimizer state averaged together."""
 
 from __future__ import annotations
 
@@ -15,14 +15,13 @@ class DenseSync(ReplicaSync):
 
         W = mean of W_m at sync j,    v = mean of v_m at sync j
 
-    Payload a rank: the bytes of its weights and moments, whatever the batches touched.
+    for every state tensor v that the optimizer keeps. Payload a rank: the bytes of its weights and states,
+    whatever the batches touched.
     """
 
     def __init__(self, shards: Sequence[TableShard], replica: dist.ProcessGroup) -> None:
         self._replica = replica
-        self._tensors = [s.weight.detach() for s in shards] + [
-            s.moments.detach() for s in shards if s.moments is not None
-        ]
+        self._tensors = [s.weight.detach() for s in shards] + [v for s in shards for v in s.states]
 
     def average(self) -> None:
         """See the contract."""

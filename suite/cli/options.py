@@ -9,12 +9,12 @@ from typing import Annotated, Any, get_args
 import typer
 
 from reference_impl.layout import PLACEMENTS
+from reference_impl.optimizer import offered_on
 from suite.errors import ConfigError
 from suite.implementation import BUILT_IN
 from suite.session import LAUNCHERS
 from suite.spec import (
     DenseOptimizerSpec,
-    OptimizerName,
     RunSpec,
     Scaling,
     ShardingType,
@@ -28,6 +28,8 @@ def _one_of(values: Any) -> str:
     return f"One of {', '.join(values)}."
 
 
+ON_CPU = offered_on("cpu")
+ON_CUDA_TOO = [name for name in offered_on("cuda") if name not in ON_CPU]
 DENSE_OPTIMIZERS = get_args(DenseOptimizerSpec.model_fields["name"].annotation)
 SHARDING_GRAMMAR = "TYPE[,TABLE=TYPE...]"
 
@@ -73,10 +75,16 @@ class RunOptions:
     ] = None
     optimizer: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help=f"Of the embedding tables. {_one_of(get_args(OptimizerName))}"),
+        typer.Option(
+            metavar="NAME",
+            help=f"Of the embedding tables. {_one_of(ON_CPU)[:-1]}; on cuda also {', '.join(ON_CUDA_TOO)}.",
+        ),
     ] = None
     learning_rate: Annotated[float | None, typer.Option(help="Of the embedding tables.")] = None
     eps: Annotated[float | None, typer.Option(help="Added to the root of the second moment.")] = None
+    initial_accumulator: Annotated[
+        float | None, typer.Option(help="Where the sum of squares of the AdaGrad kinds starts.  [default: 0]")
+    ] = None
     scale: Annotated[
         float | None,
         typer.Option(help="c of momentum_scaled_rowwise_adagrad.  [default: the replica groups M]"),
@@ -171,17 +179,20 @@ class RunOptions:
 
     def _optimizer(self, workload: WorkloadSpec) -> dict[str, Any]:
         default = workload.defaults.optimizer
-        # The default's scale belongs to the default's optimizer alone.
-        keeps_scale = self.optimizer in (None, default.name)
+        # The default's scale and accumulator belong to the default's optimizer alone.
+        keeps = self.optimizer in (None, default.name)
         chosen = {
             "name": self.optimizer,
             "learning_rate": self.learning_rate,
             "eps": self.eps,
-            "scale": _first(self.scale, default.scale if keeps_scale else None),
+            "scale": _first(self.scale, default.scale if keeps else None),
+            "initial_accumulator": _first(
+                self.initial_accumulator, default.initial_accumulator if keeps else None
+            ),
         }
         dense = {"name": self.dense_optimizer, "learning_rate": self.dense_learning_rate}
         return (
-            default.model_dump(exclude={"scale", "dense"})
+            default.model_dump(exclude={"scale", "initial_accumulator", "dense"})
             | _given(chosen)
             | {"dense": default.dense.model_dump() | _given(dense)}
         )

@@ -21,7 +21,10 @@ from suite.store import RECORD
 
 Workload = Annotated[
     str,
-    typer.Argument(metavar="WORKLOAD", help="A name (`sparse2d workloads`), module:function or file.toml."),
+    typer.Argument(
+        metavar="WORKLOAD",
+        help="A name (`sparse2d workloads`), module:function or file.toml; NAME,PARAMETER=VALUE sets a parameter.",
+    ),
 ]
 
 

@@ -138,13 +138,19 @@ def _notes(outcomes: Sequence[Outcome]) -> Iterable[str]:
         if concerned:
             where = "all" if len(concerned) == len(outcomes) > 1 else ", ".join(concerned)
             yield f"{flag} ({where}): {text}."
-    splits = {tuple(o.run.column_shards.values()) for o in outcomes if o.run.optimizer.name != "sgd"}
+    splits = {tuple(o.run.column_shards.values()) for o in outcomes if o.run.columns_matter}
     if len(splits) > 1:
         yield (
             "columns are cut into unlike numbers of shards, and a row-wise optimizer keeps a moment for "
             "each: the AUC compares optimizers, too."
         )
     records = [o.record for o in outcomes if o.record is not None]
+    best = {found for r in records for x in r.launches if (found := x.data.get("bayes_auc")) is not None}
+    if best:
+        yield (
+            f"no model can have an AUC above {' or '.join(f'{auc:.4f}' for auc in sorted(best))} here: the "
+            "planted model's own."
+        )
     intervals = [found for record in records if (found := summary(record, "step_ms"))]
     confidences = sorted({f"{i.confidence:.0%}" for i in intervals if i.confidence is not None})
     if confidences:

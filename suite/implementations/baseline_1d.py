@@ -9,7 +9,6 @@ from __future__ import annotations
 import torch
 import torch.distributed as dist
 from torch import nn
-from torchrec.distributed.embeddingbag import EmbeddingBagCollectionSharder
 from torchrec.distributed.model_parallel import DistributedModelParallel
 from torchrec.distributed.types import ShardingEnv
 from torchrec.optim.keyed import CombinedOptimizer, KeyedOptimizerWrapper
@@ -17,7 +16,7 @@ from torchrec.optim.keyed import CombinedOptimizer, KeyedOptimizerWrapper
 from reference_impl import initial_weights
 from reference_impl.batch import Batch
 from reference_impl.mean_pooling import divide_mixed_means
-from reference_impl.plan import move_to_group, plan_one_group
+from reference_impl.plan import move_to_group, plan_one_group, table_sharders
 from suite.errors import ConfigError
 from suite.implementations.model import build_model
 from suite.implementations.sharded import (
@@ -48,17 +47,17 @@ class Baseline1D(ShardedImplementation):
         world = dist.group.WORLD
         assert world is not None  # the contract: the default process group is initialised
         model = build_model(run.workload, run.seed, device)
-        sharder = EmbeddingBagCollectionSharder(fused_params=embedding_optimizer(run).fused_params())
+        optimizer = embedding_optimizer(run)
         sharding = {t.name: run.layout.sharding_of(t.name) for t in run.workload.tables}
         divide_mixed_means(model, sharding)
         layout = run.layout.ranks()
-        plan = plan_one_group(model, sharding, layout, sharder, device)
+        plan = plan_one_group(model, sharding, layout, device)
         sharded = DistributedModelParallel(
             model,
             env=ShardingEnv.from_process_group(world),
             device=device,
             plan=move_to_group(plan, layout, 0, device),
-            sharders=[sharder],
+            sharders=table_sharders(optimizer.fused_params()),
             init_parameters=False,
         )
         wrapper = KeyedOptimizerWrapper(
@@ -75,6 +74,7 @@ class Baseline1D(ShardedImplementation):
                 shard.row_offset,
                 shard.column_offset,
             )
+            optimizer.start_(shard.states)
 
     def train_step(self, batch: Batch) -> torch.Tensor:
         """See the contract."""

@@ -1,12 +1,13 @@
-"""A workload's model, unsharded: TorchRec's DLRM or the user's own factory."""
+"""A workload's model, unsharded: TorchRec's DLRM or DLRM_DCN, or the user's own factory."""
 
 from __future__ import annotations
 
 import torch
 from torch import nn
+from torchrec.modules.embedding_configs import BaseEmbeddingConfig, EmbeddingBagConfig
 
-from reference_impl.dlrm import Table, build_dlrm
-from reference_impl.plan import embedding_collections
+from reference_impl.dlrm import CrossLayers, Table, build_dlrm
+from reference_impl.plan import embedding_collections, table_configs
 from suite.errors import ConfigError
 from suite.loading import load_attribute
 from suite.spec import WorkloadSpec
@@ -21,8 +22,11 @@ def build_model(workload: WorkloadSpec, seed: int, device: torch.device) -> nn.M
     model_spec = workload.model
     if model_spec.factory is None:
         tables = [Table(t.name, t.rows, t.dim, t.features, t.pooling) for t in workload.tables]
+        cross = None
+        if model_spec.cross is not None:
+            cross = CrossLayers(model_spec.cross.layers, model_spec.cross.low_rank)
         return build_dlrm(
-            tables, model_spec.dense_features, model_spec.bottom_mlp, model_spec.over_mlp, seed, device
+            tables, model_spec.dense_features, model_spec.bottom_mlp, model_spec.over_mlp, seed, device, cross
         )
     factory = load_attribute(model_spec.factory, "model.factory")
     with torch.random.fork_rng(devices=[]):
@@ -39,9 +43,9 @@ def _check_tables(model: object, workload: WorkloadSpec) -> None:
             "model.factory", factory, f"it returned {type(model).__name__}.", "Return an nn.Module."
         )
     have = {
-        (c.name, c.num_embeddings, c.embedding_dim, tuple(c.feature_names), c.pooling.value.lower())
+        (c.name, c.num_embeddings, c.embedding_dim, tuple(c.feature_names), _pooling(c))
         for collection in embedding_collections(model).values()
-        for c in collection.embedding_bag_configs()
+        for c in table_configs(collection)
     }
     want = {(t.name, t.rows, t.dim, t.features, t.pooling) for t in workload.tables}
     if have != want:
@@ -50,7 +54,7 @@ def _check_tables(model: object, workload: WorkloadSpec) -> None:
             "model.factory",
             factory,
             f"its tables {differing} are not those of the workload (name, rows, dim, features, pooling).",
-            "Build the EmbeddingBagCollections from workload.tables.",
+            "Build the EmbeddingBagCollections (EmbeddingCollections without pooling) from workload.tables.",
         )
     on_device = [
         name
@@ -63,5 +67,9 @@ def _check_tables(model: object, workload: WorkloadSpec) -> None:
             "model.factory",
             factory,
             f"the unsharded tables {on_device} are allocated on every rank.",
-            "Build the EmbeddingBagCollection with device=torch.device('meta').",
+            "Build the collection with device=torch.device('meta').",
         )
+
+
+def _pooling(config: BaseEmbeddingConfig) -> str:
+    return config.pooling.value.lower() if isinstance(config, EmbeddingBagConfig) else "none"

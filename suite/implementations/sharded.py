@@ -95,7 +95,7 @@ class ShardedImplementation(Implementation):
         state = self.dense_optimizer.state.values()
         return {
             "embedding_weights": sum(s.weight.nbytes for s in self.shards),
-            "embedding_optimizer_state": sum(s.moments.nbytes for s in self.shards if s.moments is not None),
+            "embedding_optimizer_state": sum(v.nbytes for s in self.shards for v in s.states),
             "dense_parameters": sum(p.nbytes for p in dense_parameters(self.model).values()),
             "dense_optimizer_state": sum(
                 v.nbytes for entry in state for v in entry.values() if isinstance(v, torch.Tensor)
@@ -104,11 +104,15 @@ class ShardedImplementation(Implementation):
 
     def gather_weights(self) -> Mapping[str, torch.Tensor]:
         """See the contract."""
-        weights, moments = gather_tables(self.shards, self._group)
+        weights, states = gather_tables(self.shards, self._group)
         dense = {name: p.detach().cpu().clone() for name, p in dense_parameters(self.model).items()}
         return (
             {f"table.{name}": w for name, w in weights.items()}
-            | {f"moment.{name}": m for name, m in moments.items()}
+            | {
+                f"moment{'' if k == 0 else k + 1}.{name}": v
+                for name, of_table in states.items()
+                for k, v in enumerate(of_table)
+            }
             | {f"dense.{name}": p for name, p in dense.items()}
         )
 
@@ -132,4 +136,4 @@ def embedding_optimizer(run: RunSpec) -> EmbeddingOptimizer:
     spec = run.optimizer
     scaled = spec.name == "momentum_scaled_rowwise_adagrad"
     scale = (spec.scale if spec.scale is not None else float(run.layout.replica_groups)) if scaled else 1.0
-    return EmbeddingOptimizer(spec.name, spec.learning_rate, spec.eps, scale)
+    return EmbeddingOptimizer(spec.name, spec.learning_rate, spec.eps, scale, spec.initial_accumulator)

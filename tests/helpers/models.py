@@ -10,6 +10,8 @@ from torchrec.modules.embedding_configs import EmbeddingBagConfig
 from torchrec.modules.embedding_modules import EmbeddingBagCollection
 from torchrec.sparse.jagged_tensor import KeyedJaggedTensor
 
+from reference_impl.dlrm import Table, unpooled_collection
+
 
 def collection(tables: Any, device: str = "meta", **changes: Any) -> EmbeddingBagCollection:
     """An EmbeddingBagCollection of some of a workload's tables."""
@@ -47,6 +49,28 @@ class TwoTowers(nn.Module):
         left = self.left_module(self.left_tables(sparse).values())
         right = self.right_module(self.right_tables(sparse).values())
         return (left * right).sum(1, keepdim=True) + dense.mean(1, keepdim=True)
+
+
+class BagsAndTokens(nn.Module):
+    """A pooled and an unpooled collection: logit = <left bag, layer of the sum of right vectors>."""
+
+    def __init__(self, workload: Any, device: torch.device) -> None:
+        super().__init__()
+        first, *others = workload.tables
+        self.bags = collection([first])
+        self.tokens = unpooled_collection([Table(t.name, t.rows, t.dim, t.features) for t in others])
+        self.features = [feature for t in others for feature in t.features]
+        self.layer = nn.Linear(others[0].dim, first.dim).to(device)
+
+    def forward(self, dense: torch.Tensor, sparse: KeyedJaggedTensor) -> torch.Tensor:
+        vectors = self.tokens(sparse)
+        summed = sum(vectors[f].to_padded_dense(3).sum(1) for f in self.features)
+        return (self.bags(sparse).values() * self.layer(summed)).sum(1, keepdim=True)
+
+
+def bags_and_tokens(workload: Any, device: torch.device) -> nn.Module:
+    """The first table pools, the others do not."""
+    return BagsAndTokens(workload, device)
 
 
 def _width(tables: EmbeddingBagCollection) -> int:

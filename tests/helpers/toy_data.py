@@ -38,3 +38,14 @@ class ToySource(DataSource):
 
     def describe(self) -> dict[str, Any]:
         return {"fingerprint": "toy", "split": "the toy's own"}
+
+
+class OneWrongId(ToySource):
+    """Sample 40, a rank's own in step 4 of batches of 9, holds an id that no table has."""
+
+    def train(self, start: int, stop: int) -> Samples:
+        samples = super().train(start, stop)
+        if start <= 40 < stop:
+            ids, _ = samples.sparse["item"]
+            ids[-1] = 2**40
+        return samples

@@ -53,7 +53,10 @@ SPECIAL_SHARDING = {
 #: Large steps, so that ten of them move the tables far more than the tolerance of any comparison; an
 #: eps of the size of sqrt(v), so that it matters where it stands.
 LEARNING_RATE = {"sgd": 2.0, "rowwise_adagrad": 0.05, "momentum_scaled_rowwise_adagrad": 0.05}
+#: Outside the matrix: a moment an element.
+ADAGRAD_LEARNING_RATE = {"adagrad": 0.05}
 EPS = 0.01
+CROSS = {"layers": 2, "low_rank": 3}
 DENSE_LEARNING_RATE = {"sgd": 0.5, "adagrad": 0.02}
 
 
@@ -75,6 +78,9 @@ class Case:
     steps: int = STEPS
     sync_interval: int = 1
     sync_optimizer_state: str = "immediate"
+    initial_accumulator: float = 0.0
+    #: DLRM_DCN instead of DLRM, with CROSS layers.
+    crossed: bool = False
 
     def __str__(self) -> str:
         default = Case(self.world_size, self.sharding)
@@ -87,6 +93,10 @@ class Case:
         ]
         if self.scale is not None:
             words.append(f"c{self.scale:g}")
+        if self.crossed:
+            words.append("dcn")
+        if self.initial_accumulator:
+            words.append(f"from{self.initial_accumulator:g}")
         if self.global_batch != default.global_batch:
             words.append(f"G{self.global_batch}")
         if self.dense_optimizer != default.dense_optimizer:
@@ -113,6 +123,7 @@ class Case:
                         "dense_features": DENSE_FEATURES,
                         "bottom_mlp": [16, DIM],
                         "over_mlp": [16, 8, 1],
+                        "cross": CROSS if self.crossed else None,
                     },
                     "tables": TABLES,
                     "data": {"source": "unused:Unused"},
@@ -127,9 +138,11 @@ class Case:
                 },
                 "optimizer": {
                     "name": self.optimizer,
-                    "learning_rate": self.learning_rate or LEARNING_RATE[self.optimizer],
+                    "learning_rate": self.learning_rate
+                    or (LEARNING_RATE | ADAGRAD_LEARNING_RATE)[self.optimizer],
                     "eps": self.eps,
                     "scale": self.scale,
+                    "initial_accumulator": self.initial_accumulator,
                     "dense": {
                         "name": self.dense_optimizer,
                         "learning_rate": DENSE_LEARNING_RATE[self.dense_optimizer],
@@ -211,21 +224,22 @@ def train(case: Case) -> Trained:
     run = case.run_spec()
     model: Any = implementation_class(case.implementation)(run, torch.device("cpu"))
     initial = dict(model.gather_weights())
-    losses, digests = [], []
+    losses, seen = [], []
     for step in range(case.steps):
         batch = rank_batch(global_batch(step, case.global_batch), run, dist.get_rank())
         losses.append(float(model.train_step(batch)))
-        digests.append(_digests(model))
+        seen.append(digests(model))
     model.sync_replicas()
-    return Trained(initial, dict(model.gather_weights()), losses, digests, _digests(model))
+    return Trained(initial, dict(model.gather_weights()), losses, seen, digests(model))
 
 
-def _digests(model: Any) -> dict[ShardKey, str]:
+def digests(model: Any) -> dict[ShardKey, str]:
+    """For each shard of this rank the hash of its bits."""
     return {(s.table, s.row_offset, s.column_offset): _digest(s) for s in model.shards}
 
 
 def _digest(shard: Any) -> str:
     bits = hashlib.sha256(shard.weight.detach().numpy().tobytes())
-    if shard.moments is not None:
-        bits.update(shard.moments.detach().numpy().tobytes())
+    for state in shard.states:
+        bits.update(state.numpy().tobytes())
     return bits.hexdigest()

@@ -7,6 +7,12 @@ B samples, F features, tables of dim D:
     pairs  = dot product of every two of the F + 1 vectors (bottom, pooled...),
              in the order (0,1) (0,2) ... (0,F) (1,2) ...                           [B, (F + 1) F / 2]
     logit  = MLP of (bottom, pairs), ReLU after every layer but the last            [B]
+
+With cross layers (DCN-V2, Wang et al., arXiv 2008.13535, low-rank form) there are no pairs. With W = (F +
+1) D and x_0 the F + 1 vectors side by side,
+
+    x_(l+1) = x_0 * (W_l (V_l x_l) + b_l) + x_l     W_l: [W, rank], V_l: [rank, W]  [B, W]
+    logit   = MLP of the last x, as above                                           [B]
 """
 
 from __future__ import annotations
@@ -28,6 +34,17 @@ class Layer(NamedTuple):
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
         return x @ self.weight.T + self.bias
+
+
+class Cross(NamedTuple):
+    """A low-rank cross layer: down [rank, W], up [W, rank], bias [W]."""
+
+    down: torch.Tensor
+    up: torch.Tensor
+    bias: torch.Tensor
+
+    def __call__(self, first: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+        return first * (x @ self.down.T @ self.up.T + self.bias) + x
 
 
 class Feature(NamedTuple):
@@ -53,14 +70,20 @@ def logits(
     bottom: Sequence[Layer],
     over: Sequence[Layer],
     batch: GlobalBatch,
+    cross: Sequence[Cross] = (),
 ) -> torch.Tensor:
     """Shape [B]."""
     x = batch.dense
     for layer in bottom:
         x = torch.relu(layer(x))
     vectors = [x] + [pool(tables[f.table], batch.bags[f.name], f.pooling) for f in features]
-    pairs = [(a * b).sum(1, keepdim=True) for a, b in combinations(vectors, 2)]
-    y = torch.cat([x, *pairs], dim=1)
+    if cross:
+        first = y = torch.cat(vectors, dim=1)
+        for crossing in cross:
+            y = crossing(first, y)
+    else:
+        pairs = [(a * b).sum(1, keepdim=True) for a, b in combinations(vectors, 2)]
+        y = torch.cat([x, *pairs], dim=1)
     for layer in over[:-1]:
         y = torch.relu(layer(y))
     return over[-1](y).squeeze(1)

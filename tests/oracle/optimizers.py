@@ -15,7 +15,7 @@ class TableOptimizer:
     """What happens to one copy of a table.
 
     Attributes:
-        kind: "sgd" or "rowwise_adagrad".
+        kind: "sgd", "adagrad" or "rowwise_adagrad".
         learning_rate: eta.
         eps: outside the root.
         c: momentum scaling: divides the second moment in the step, not in the state. 1 is none.
@@ -27,12 +27,16 @@ class TableOptimizer:
     c: float = 1.0
 
     def step(self, weight: torch.Tensor, moment: torch.Tensor, gradient: torch.Tensor) -> None:
-        """Updates weight [rows, D] and the row-wise second moments v [rows, C] in place.
+        """Updates weight [rows, D] and the second moments v in place: [rows, D] for AdaGrad, else [rows, C].
 
         Columns are cut into C equal parts, and each part of a row is a row with a moment of its own.
         """
         if self.kind == "sgd":
             weight -= self.learning_rate * gradient
+            return
+        if self.kind == "adagrad":
+            moment += gradient.square()
+            weight -= self.learning_rate * gradient / (torch.sqrt(moment) + self.eps)
             return
         parts = moment.shape[1]
         width = weight.shape[1] // parts

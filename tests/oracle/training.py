@@ -9,8 +9,8 @@ batch. One step:
     4. after every k-th step, the sync: tables become the mean over the groups, and moments become
 
            immediate    their mean over the groups
-           delayed      what was their mean over the groups at the sync before; at the first sync zero, which
-                        moments are before the first step
+           delayed      what was their mean over the groups at the sync before; at the first sync what they
+                        were before the first step
 
 M = 1 is plain training. Where M does not divide G, a group's gradient is its samples' sum times M / G, so
 that every sample of the global batch weighs the same.
@@ -25,13 +25,13 @@ import torch
 import torch.nn.functional as F
 
 from tests.oracle.batch import GlobalBatch
-from tests.oracle.dlrm import Feature, Layer, logits
+from tests.oracle.dlrm import Cross, Feature, Layer, logits
 from tests.oracle.optimizers import DenseOptimizer, TableOptimizer
 
 
 @dataclass
 class Group:
-    """One copy of the tables, [rows, D] each, and of their row-wise second moments, [rows, C] each."""
+    """One copy of the tables, [rows, D] each, and of their second moments, [rows, C] or [rows, D] each."""
 
     tables: dict[str, torch.Tensor]
     moments: dict[str, torch.Tensor]
@@ -46,9 +46,12 @@ class Oracle:
         bottom, over: initial dense layers.
         table_optimizer, dense_optimizer: see there.
         replica_groups: M.
-        column_parts: C, into how many parts the columns of each table are cut. A part of a row has a moment.
+        column_parts: C, into how many parts the columns of each table are cut. A part of a row has a moment;
+            under AdaGrad every column has.
         sync_interval: k.
         delayed: whether moments are one sync behind.
+        initial_moment: every moment before the first step.
+        cross: initial cross layers; none in DLRM.
     """
 
     def __init__(
@@ -63,13 +66,21 @@ class Oracle:
         column_parts: dict[str, int],
         sync_interval: int = 1,
         delayed: bool = False,
+        initial_moment: float = 0.0,
+        cross: Sequence[Cross] = (),
     ) -> None:
         self.features = list(features)
         self.groups = [
             Group(
                 {name: weight.to(torch.float64, copy=True) for name, weight in tables.items()},
                 {
-                    name: torch.zeros(len(weight), column_parts[name], dtype=torch.float64)
+                    name: torch.full(
+                        weight.shape
+                        if table_optimizer.kind == "adagrad"
+                        else (len(weight), column_parts[name]),
+                        initial_moment,
+                        dtype=torch.float64,
+                    )
                     for name, weight in tables.items()
                 },
             )
@@ -77,14 +88,15 @@ class Oracle:
         ]
         self.bottom = [Layer(*(p.to(torch.float64, copy=True) for p in layer)) for layer in bottom]
         self.over = [Layer(*(p.to(torch.float64, copy=True) for p in layer)) for layer in over]
-        self._dense = [p for layer in [*self.bottom, *self.over] for p in layer]
+        self.cross = [Cross(*(p.to(torch.float64, copy=True) for p in layer)) for layer in cross]
+        self._dense = [p for layer in [*self.bottom, *self.over, *self.cross] for p in layer]
         self._dense_moments = [torch.zeros_like(p) for p in self._dense]
         self._table_optimizer = table_optimizer
         self._dense_optimizer = dense_optimizer
         self._sync_interval = sync_interval
         self._delayed = delayed
         self._steps = 0
-        self._mean_before = {name: torch.zeros_like(v) for name, v in self.groups[0].moments.items()}
+        self._mean_before = {name: v.clone() for name, v in self.groups[0].moments.items()}
 
     def step(self, batch: GlobalBatch) -> float:
         """Trains on one global batch; returns its mean loss, before the update."""
@@ -119,13 +131,17 @@ class Oracle:
         leaves = [*group.tables.values(), *self._dense]
         for leaf in leaves:
             leaf.requires_grad_(True)
-        prediction = logits(self.features, group.tables, self.bottom, self.over, share)
+        prediction = self._logits(group.tables, share)
         loss = F.binary_cross_entropy_with_logits(prediction, share.labels, reduction="sum")
         gradients = torch.autograd.grad(loss, leaves, allow_unused=True, materialize_grads=True)
         for leaf in leaves:
             leaf.requires_grad_(False)
         tables = dict(zip(group.tables, gradients, strict=False))
         return float(loss.detach()), tables, list(gradients[len(tables) :])
+
+    def _logits(self, tables: dict[str, torch.Tensor], share: GlobalBatch) -> torch.Tensor:
+        """Shape [samples of the share]. Another model overrides it."""
+        return logits(self.features, tables, self.bottom, self.over, share, self.cross)
 
     def _sync(self) -> None:
         for name in self.groups[0].tables:

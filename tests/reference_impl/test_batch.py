@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 from torchrec.sparse.jagged_tensor import KeyedJaggedTensor
 
 from reference_impl.batch import Batch
+from reference_impl.errors import InvalidConfiguration
 
 
 def _batch() -> Batch:
@@ -40,6 +42,26 @@ def test_a_batch_of_none_can_be_padded() -> None:
     assert padded.sparse.lengths().tolist() == [0, 0]
     assert padded.sparse.values().dtype == torch.int64
     assert padded.labels.numel() == 0
+
+
+@pytest.mark.parametrize("size", [0, 2])
+@pytest.mark.parametrize(
+    ("values", "lengths", "field"),
+    [
+        (torch.int32, torch.int32, "batch.sparse.values"),
+        (torch.float32, torch.int32, "batch.sparse.values"),
+        (torch.int64, torch.int64, "batch.sparse.lengths"),
+    ],
+)
+def test_another_dtype_is_refused_on_its_rank_also_of_no_ids(
+    size: int, values: torch.dtype, lengths: torch.dtype, field: str
+) -> None:
+    sparse = KeyedJaggedTensor(
+        ["a"], torch.zeros(size, dtype=values), lengths=torch.ones(size, dtype=lengths)
+    )
+    with pytest.raises(InvalidConfiguration) as caught:
+        Batch(torch.ones(size, 3), sparse, torch.zeros(size), 1.0)
+    assert caught.value.field == field
 
 
 def test_a_full_batch_is_left_alone() -> None:

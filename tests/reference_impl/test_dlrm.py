@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from reference_impl.dlrm import Table, build_dlrm
+from reference_impl.dlrm import CrossLayers, Table, build_dlrm
 
 TABLES = [Table("a", 10, 8, ("f", "g")), Table("b", 20, 8, ("h",), pooling="mean")]
 CPU = torch.device("cpu")
@@ -20,6 +20,15 @@ def test_tables_stay_on_the_meta_device_and_dense_layers_do_not() -> None:
     model = build_dlrm(TABLES, 4, [16, 8], [16, 1], 0, CPU)
     assert {p.device.type for name, p in model.named_parameters() if "embedding" in name} == {"meta"}
     assert {p.device.type for p in _dense(0)} == {"cpu"}
+
+
+def test_cross_layers_of_dlrm_dcn_are_dense_layers_too() -> None:
+    model = build_dlrm(TABLES, 4, [16, 8], [16, 1], 0, CPU, CrossLayers(2, low_rank=3))
+    crossed = {name: p for name, p in model.named_parameters() if "crossnet" in name}
+    # Three features and the dense vector, 8 wide each; two matrices and a bias a layer.
+    assert [tuple(p.shape) for p in crossed.values()].count((3, 32)) == 2
+    assert len(crossed) == 6
+    assert {p.device.type for p in crossed.values()} == {"cpu"}
 
 
 def test_dense_layers_depend_on_the_seed_alone() -> None:

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Callable
+from typing import get_args
 
 import pytest
 import torch
 from fbgemm_gpu.split_embedding_configs import EmbOptimType
+from fbgemm_gpu.split_table_batched_embeddings_ops_training import (
+    ComputeDevice,
+    EmbeddingLocation,
+    SplitTableBatchedEmbeddingBagsCodegen,
+)
 
-from reference_impl.optimizer import EmbeddingOptimizer
+from reference_impl.optimizer import KINDS, EmbeddingOptimizer, Name, offered_on
 from tests.helpers.distributed import World
 from tests.helpers.training import EPS, LEARNING_RATE, Case, Trained
 from tests.oracle.optimizers import TableOptimizer
@@ -64,6 +71,58 @@ def test_the_other_optimizers_are_given_as_they_are() -> None:
         "learning_rate": 0.1,
         "eps": 0.01,
     }
+
+
+@pytest.mark.parametrize("name", get_args(Name))
+def test_fbgemm_is_asked_for_the_kernel_that_the_table_names(name: Name) -> None:
+    given = EmbeddingOptimizer(name, 0.1, eps=0.01).fused_params()
+    assert given.pop("optimizer") is EmbOptimType[KINDS[name].fbgemm]
+    assert given == {"learning_rate": 0.1} | ({"eps": 0.01} if KINDS[name].has_eps else {})
+
+
+def _tbe(name: Name) -> SplitTableBatchedEmbeddingBagsCodegen:
+    return SplitTableBatchedEmbeddingBagsCodegen(
+        [(10, 8, EmbeddingLocation.HOST, ComputeDevice.CPU)],
+        **EmbeddingOptimizer(name, 0.1, eps=0.01).fused_params(),
+    )
+
+
+@pytest.mark.parametrize("name", get_args(Name))
+def test_fbgemm_itself_draws_the_line_between_devices(name: Name) -> None:
+    if name not in offered_on("cpu"):
+        with pytest.raises(AssertionError, match="not supported in CPU mode"):
+            _tbe(name)
+    elif KINDS[name].states:
+        (states,) = _tbe(name).split_optimizer_states()
+        shapes = {"row": (10,), "element": (10, 8)}
+        assert [tuple(state.shape) for state in states] == [shapes[kind] for kind in KINDS[name].states]
+
+
+def test_what_fbgemm_offers_on_cpu_is_here_but_for_what_the_docstring_leaves_out() -> None:
+    offered = set()
+    for kind in EmbOptimType:
+        with contextlib.suppress(AssertionError):
+            SplitTableBatchedEmbeddingBagsCodegen(
+                [(10, 8, EmbeddingLocation.HOST, ComputeDevice.CPU)], optimizer=kind
+            )
+            offered.add(kind.name)
+    assert offered - {KINDS[name].fbgemm for name in offered_on("cpu")} == {"EMAINPLACE_ROWWISE_ADAGRAD"}
+
+
+def test_taking_an_accumulator_from_c_1_to_a_larger_c_needs_it_times_c_to_go_on_smoothly() -> None:
+    """v built at c = 1; the next update with c = 4 is twice as large, and with 4 v as large as before."""
+    gradient = torch.full((1, 4), 0.5, dtype=torch.float64)
+
+    def update(v: float, c: float) -> float:
+        weight = torch.zeros(1, 4, dtype=torch.float64)
+        # A gradient that adds next to nothing to v, and an eps of nothing: what is left is lr g sqrt(c / v).
+        moment = torch.full((1, 1), v, dtype=torch.float64)
+        TableOptimizer("rowwise_adagrad", 0.1, eps=0.0, c=c).step(weight, moment, gradient)
+        return -float(weight[0, 0])
+
+    before = update(1e9, 1.0)
+    assert update(1e9, 4.0) == pytest.approx(2 * before)
+    assert update(4e9, 4.0) == pytest.approx(before)
 
 
 @pytest.mark.parametrize("groups", [2, 4])

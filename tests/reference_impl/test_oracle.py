@@ -14,6 +14,8 @@ import pytest
 import torch
 
 from tests.helpers.training import (
+    ADAGRAD_LEARNING_RATE,
+    CROSS,
     DENSE_LEARNING_RATE,
     FEATURES,
     LEARNING_RATE,
@@ -24,7 +26,7 @@ from tests.helpers.training import (
     Trained,
     global_batch,
 )
-from tests.oracle.dlrm import Layer
+from tests.oracle.dlrm import Cross, Layer
 from tests.oracle.optimizers import DenseOptimizer, TableOptimizer
 from tests.oracle.training import Oracle
 
@@ -64,6 +66,10 @@ SPECIAL = [
     TWO_GROUPS.but(global_batch=13, sharding="table_wise", replica_groups=1),
     TWO_GROUPS.but(global_batch=3, placement="contiguous"),
     TWO_GROUPS.but(global_batch=3, sharding="row_wise", replica_groups=4),
+    # One sample: three of four ranks have none, and so has a whole group.
+    *(TWO_GROUPS.but(global_batch=1, sharding=s) for s in ("table_wise", "row_wise", "all_types")),
+    TWO_GROUPS.but(global_batch=1, sharding="all_types", replica_groups=1, implementation="baseline_1d"),
+    TWO_GROUPS.but(global_batch=2, sharding="mixed", replica_groups=4),
     # AdaGrad for the dense layers too.
     TWO_GROUPS.but(dense_optimizer="adagrad"),
     TWO_GROUPS.but(dense_optimizer="adagrad", replica_groups=1, implementation="baseline_1d"),
@@ -77,7 +83,23 @@ SCHEDULES = [
     if not (o == "sgd" and state == "delayed")
 ]
 SCHEDULES.append(TWO_GROUPS.but(sync_interval=3, sync_optimizer_state="delayed", placement="contiguous"))
-CASES = MATRIX + SPECIAL + SCHEDULES
+ADAGRAD = [
+    # A moment an element, in every sharding type and layout; and accumulators that start above zero.
+    *(Case(2, sharding, optimizer="adagrad", replica_groups=m) for sharding in SHARDING for m in (1, 2)),
+    *(TWO_GROUPS.but(optimizer="adagrad", placement=p) for p in ("interleaved", "contiguous")),
+    TWO_GROUPS.but(optimizer="adagrad", sync_interval=3, sync_optimizer_state="delayed"),
+    Case(2, "all_types", optimizer="adagrad", implementation="baseline_1d", initial_accumulator=0.02),
+    *(
+        Case(4, "all_types", replica_groups=2, optimizer=o, initial_accumulator=0.02, **schedule)
+        for o in ("adagrad", "rowwise_adagrad", "momentum_scaled_rowwise_adagrad")
+        for schedule in ({}, {"sync_interval": 3, "sync_optimizer_state": "delayed"})
+    ),
+]
+DCN = [
+    Case(2, "all_types", crossed=True, implementation="baseline_1d"),
+    TWO_GROUPS.but(crossed=True, optimizer="adagrad"),
+]
+CASES = MATRIX + SPECIAL + SCHEDULES + ADAGRAD + DCN
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -146,18 +168,20 @@ def _oracle(case: Case, initial: dict[str, torch.Tensor]) -> Oracle:
     """The oracle, starting from the implementation's own initial weights."""
     scaled = case.optimizer.startswith("momentum_scaled")
     c = (case.scale or float(case.replica_groups)) if scaled else 1.0
-    kind = "sgd" if case.optimizer == "sgd" else "rowwise_adagrad"
+    kind = "rowwise_adagrad" if scaled else case.optimizer
     return Oracle(
         FEATURES,
         {t["name"]: initial[f"table.{t['name']}"] for t in TABLES},
         _layers(initial, BOTTOM),
         _layers(initial, OVER),
-        TableOptimizer(kind, LEARNING_RATE[case.optimizer], case.eps, c),
+        TableOptimizer(kind, (LEARNING_RATE | ADAGRAD_LEARNING_RATE)[case.optimizer], case.eps, c),
         DenseOptimizer(case.dense_optimizer, DENSE_LEARNING_RATE[case.dense_optimizer]),
         case.replica_groups,
         _column_parts(case),
         case.sync_interval,
         case.sync_optimizer_state == "delayed",
+        case.initial_accumulator,
+        [Cross(*(initial[name] for name in names)) for names in CROSSES] if case.crossed else [],
     )
 
 
@@ -170,6 +194,10 @@ def _column_parts(case: Case) -> dict[str, int]:
 
 #: TorchRec's names of DLRM's layers, first to last.
 BOTTOM = [f"dense.dense_arch.model._mlp.{i}._linear" for i in range(2)]
+CROSSES = [
+    [f"dense.inter_arch.crossnet.{kind}.{layer}" for kind in ("V_kernels", "W_kernels", "bias")]
+    for layer in range(CROSS["layers"])
+]
 OVER = [f"dense.over_arch.model.0._mlp.{i}._linear" for i in range(2)] + ["dense.over_arch.model.1"]
 
 
@@ -187,6 +215,8 @@ def _named(oracle: Oracle, with_moments: bool) -> dict[str, torch.Tensor]:
     for names, layers in ((BOTTOM, oracle.bottom), (OVER, oracle.over)):
         for name, layer in zip(names, layers, strict=True):
             named |= {f"{name}.weight": layer.weight, f"{name}.bias": layer.bias}
+    for three, crossing in zip(CROSSES, oracle.cross, strict=False):
+        named |= dict(zip(three, crossing, strict=True))
     return named
 
 

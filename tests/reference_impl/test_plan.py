@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 import torch
-from torchrec.distributed.embeddingbag import EmbeddingBagCollectionSharder
 from torchrec.distributed.types import ParameterSharding, ShardingPlan
 
 from reference_impl.dlrm import Table, embedding_collection
@@ -27,7 +26,7 @@ def _plan(group_size: int, **sharding: ShardingType) -> ShardingPlan:
     model = torch.nn.Module()
     model.tables = embedding_collection(TABLES)
     kinds: dict[str, ShardingType] = {t.name: sharding.get(t.name, "table_wise") for t in TABLES}
-    return plan_one_group(model, kinds, RankLayout(group_size), EmbeddingBagCollectionSharder(), CPU)
+    return plan_one_group(model, kinds, RankLayout(group_size), CPU)
 
 
 def _table(plan: ShardingPlan, name: str) -> ParameterSharding:
@@ -109,9 +108,7 @@ def test_on_gpus_a_shard_is_on_its_ranks_own_device(
     model = torch.nn.Module()
     model.tables = embedding_collection(TABLES)
     cuda = torch.device("cuda")
-    plan = plan_one_group(
-        model, {t.name: "row_wise" for t in TABLES}, RankLayout(4), EmbeddingBagCollectionSharder(), cuda
-    )
+    plan = plan_one_group(model, {t.name: "row_wise" for t in TABLES}, RankLayout(4), cuda)
     moved = move_to_group(plan, RankLayout(8, 2, placement), 1, cuda)
     assert [where for where, _, _ in _shards(moved, "wide")] == devices
 

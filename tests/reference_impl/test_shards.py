@@ -24,8 +24,11 @@ def _number_the_values(case: Case) -> dict:
         rows = slice(shard.row_offset, shard.row_offset + height)
         columns = slice(shard.column_offset, shard.column_offset + width)
         shard.weight.detach().copy_(_weights(shard.rows)[rows, columns])
-        if shard.moments is not None:
-            shard.moments.copy_(_moments(shard.rows, 8)[rows, shard.column_offset])
+        for state in shard.states:
+            if state.dim() == 1:
+                state.copy_(_moments(shard.rows, 8)[rows, shard.column_offset])
+            else:
+                state.copy_(_moments(shard.rows, 8)[rows, columns])
     gathered = model.gather_weights()
     return {
         "where": [(s.table, s.row_offset, s.column_offset, tuple(s.weight.shape)) for s in model.shards],
@@ -70,6 +73,15 @@ def test_columns_come_back_in_order_and_moments_a_column_shard(
 def test_on_one_rank_columns_are_whole_and_so_are_moments(world: Callable[[int], World]) -> None:
     for rank in world(2).run(_number_the_values, Case(2, "column_wise", replica_groups=2)):
         assert torch.equal(rank["gathered"]["moment.rare"], _moments(7, 1)[:, 0])
+
+
+@pytest.mark.parametrize("sharding", ["mixed", "column_wise"])
+def test_a_moment_an_element_comes_back_like_the_weights(
+    sharding: str, world: Callable[[int], World]
+) -> None:
+    for rank in world(2).run(_number_the_values, Case(2, sharding, optimizer="adagrad")):
+        for name, rows in ROWS.items():
+            assert torch.equal(rank["gathered"][f"moment.{name}"], _moments(rows, 8))
 
 
 def test_sgd_has_no_moments(world: Callable[[int], World]) -> None:

@@ -50,6 +50,8 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
         "def raises():\n    raise KeyError('rows')\n"
         "def nothing():\n    pass\n"
         "number = 3\n"
+        "def sized(rows: int = 10, share: float = 0.5, name: str = 'own'):\n"
+        "    return load_workload('smoke').model_copy(update={'name': f'{name}_{rows}_{share}'})\n"
     )
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
@@ -168,6 +170,41 @@ def test_a_wrong_function_of_the_users_own(module: str, attribute: str, field: s
     found_field, found_text = refused(f"{module}:{attribute}")
     assert found_field == field
     assert text in found_text
+
+
+@pytest.mark.parametrize(
+    ("parameters", "name"),
+    [
+        ("", "own_10_0.5"),
+        (",rows=3", "own_3_0.5"),
+        (",share=1e-3,rows=4", "own_4_0.001"),
+        (",name=mine", "mine_10_0.5"),
+    ],
+)
+def test_parameters_of_a_workload(module: str, parameters: str, name: str) -> None:
+    assert load_workload(f"{module}:sized{parameters}").name == name
+
+
+@pytest.mark.parametrize(
+    ("parameters", "field", "text"),
+    [
+        (",columns=3", "workload", "['name', 'rows', 'share']"),
+        (",rows", "workload", "PARAMETER=VALUE"),
+        (",", "workload", "PARAMETER=VALUE"),
+        (",rows=3,rows=4", "workload", "again"),
+        (",rows=many", "workload.rows", "no int"),
+        (",rows=1.5", "workload.rows", "no int"),
+        (",share=half", "workload.share", "no float"),
+    ],
+)
+def test_a_wrong_parameter_is_named(module: str, parameters: str, field: str, text: str) -> None:
+    found_field, found_text = refused(f"{module}:sized{parameters}")
+    assert found_field == field
+    assert text in found_text
+
+
+def test_a_workload_without_parameters_says_so() -> None:
+    assert "It has no parameters" in refused("smoke,row_factor=2")[1]
 
 
 def test_a_module_that_is_not_there(module: str) -> None:

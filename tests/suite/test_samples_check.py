@@ -9,9 +9,13 @@ import pytest
 from suite.data import Samples
 from suite.errors import ConfigError
 from suite.samples_check import check_samples
+from suite.spec import TableSpec
 from tests.helpers.workloads import tiny_workload
 
 WORKLOAD = tiny_workload("my_data:source")
+
+
+ids, lengths = np.array([0, 4, 2]), np.array([2, 0, 1], np.int32)
 
 
 def samples() -> Samples:
@@ -41,12 +45,19 @@ def test_no_samples_pass() -> None:
     check_samples(empty, WORKLOAD, 0)
 
 
+def test_the_second_feature_of_a_table_is_named_too() -> None:
+    tables = (TableSpec(name="t", rows=5, dim=4, features=("first", "second")),)
+    one = np.ones(3, np.int32)
+    wrong = replace(samples(), sparse={"first": (ids, one), "second": (np.array([0, 5, 1]), one)})
+    with pytest.raises(ConfigError) as caught:
+        check_samples(wrong, tiny_workload("my_data:source", tables), 3)
+    assert caught.value.report.field == "tables.t.rows"
+    assert "id 5 for feature 'second'" in caught.value.report.message
+
+
 def test_features_that_no_table_names_are_ignored() -> None:
     good = samples()
     check_samples(replace(good, sparse={**good.sparse, "extra": good.sparse["user"]}), WORKLOAD, 3)
-
-
-ids, lengths = np.array([0, 4, 2]), np.array([2, 0, 1], np.int32)
 
 
 @pytest.mark.parametrize(
@@ -72,6 +83,24 @@ ids, lengths = np.array([0, 4, 2]), np.array([2, 0, 1], np.int32)
         (with_tags(ids[:2], lengths), "data.source", "ids of tags has shape [2]; [3]"),
         (with_tags(np.array([0, 5, 2]), lengths), "tables.tags.rows", "id 5 for feature 'tags'"),
         (with_tags(np.array([0, -1, 2]), lengths), "tables.tags.rows", "id -1 for feature 'tags'"),
+        (with_tags(np.array([0, 2, 2**40]), lengths), "tables.tags.rows", f"id {2**40} for feature 'tags'"),
+        (with_tags(np.array([0, 2, -(2**63)]), lengths), "tables.tags.rows", "id -9223372036854775808"),
+        (
+            with_tags(np.array([0, 2, 2**63], np.uint64), lengths),
+            "data.source",
+            "ids of tags has dtype uint64",
+        ),
+        # What numpy makes of no ids at all: it would travel as float64.
+        (with_tags(np.array([]), np.zeros(3, np.int32)), "data.source", "ids of tags has dtype float64"),
+        (with_tags(ids.reshape(3, 1), lengths), "data.source", "ids of tags has shape [3, 1]"),
+        (with_tags(None, lengths), "data.source", "ids of tags is a NoneType"),
+        (replace(samples(), sparse=[ids]), "data.source", "sparse is a list"),
+        (replace(samples(), sparse={**samples().sparse, "tags": ids}), "data.source", "'tags' is a ndarray"),
+        (
+            replace(samples(), sparse={**samples().sparse, "tags": (ids, lengths, ids)}),
+            "data.source",
+            "'tags' is a tuple",
+        ),
     ],
 )
 def test_wrong_samples_are_refused_by_name(wrong: Any, field: str, text: str) -> None:

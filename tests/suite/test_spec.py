@@ -14,7 +14,10 @@ from suite.spec import RunSpec, WorkloadSpec, validated
 # The hash names a series of measurements. Where a workload is meant to change, put the hash that the
 # failing test prints here: its old records will no longer be compared with its new ones.
 HASHES = {
+    "ctr_zipf": "4ef2fb3f788e9124",
+    "dlrm_dcnv2_criteo": "83c8bf58605ba84f",
     "dlrm_small": "d32b374e872a3feb",
+    "lm_vocabulary": "ea9bc4bc4545c86b",
     "movielens_100k": "c57b84fc0fc2148c",
     "smoke": "8fe492026404c49f",
 }
@@ -79,6 +82,7 @@ def test_hash_is_unaffected(path: str, value: Any) -> None:
     ("path", "value"),
     [
         ("model.over_mlp", [5, 1]),
+        ("model.cross", {"layers": 2, "low_rank": 2}),
         ("tables.0.rows", 11),
         ("tables.1.pooling", "sum"),
         ("tables.1.pooling_factor", 2.0),
@@ -123,6 +127,8 @@ def test_features_are_in_the_order_of_the_tables() -> None:
         ("model.bottom_mlp", [], "model.bottom_mlp"),
         ("model.over_mlp", [4, 2], "model.over_mlp"),
         ("model.factory", "no colon", "model.factory"),
+        ("model.cross", {"layers": 0, "low_rank": 2}, "model.cross.layers"),
+        ("model.cross", {"layers": 2}, "model.cross.low_rank"),
         ("tables", [], "tables"),
         ("tables.0.name", "items", "tables.name"),
         ("tables.0.name", "item", "tables"),
@@ -136,6 +142,7 @@ def test_features_are_in_the_order_of_the_tables() -> None:
         ("tables.0.features", [], "tables.0.features"),
         ("tables.0.features", ["seen"], "tables"),
         ("tables.0.pooling", "max", "tables.0.pooling"),
+        ("tables.0.pooling", "none", "tables.pooling"),
         ("tables.0.dtype", "int8", "tables.0.dtype"),
         ("tables.0.pooling_factor", 0, "tables.0.pooling_factor"),
         ("tables.0.pooling_factor", float("inf"), "tables.0.pooling_factor"),
@@ -155,7 +162,7 @@ def test_features_are_in_the_order_of_the_tables() -> None:
         ("defaults.warmup_steps", 0, "defaults.warmup_steps"),
         ("defaults.launches", 0, "defaults.launches"),
         ("defaults.sharding", "grid", "defaults.sharding"),
-        ("defaults.optimizer.name", "adam", "defaults.optimizer.name"),
+        ("defaults.optimizer.name", "adamw", "defaults.optimizer.name"),
         ("defaults.optimizer.learning_rate", 0, "defaults.optimizer.learning_rate"),
         ("defaults.optimizer.eps", 0, "defaults.optimizer.eps"),
         ("defaults.optimizer.scale", 4, "optimizer.scale"),
@@ -187,6 +194,9 @@ def test_one_dim_and_layers_are_asked_of_dlrm_alone() -> None:
         ("layout.sharding_by_table", {"nobody": "row_wise"}, "layout.sharding_by_table"),
         ("layout.sharding_by_table", {"user": "grid"}, "layout.sharding_by_table.user"),
         ("optimizer.name", "adam", "optimizer.name"),
+        ("optimizer.name", "adamw", "optimizer.name"),
+        ("optimizer.initial_accumulator", -1, "optimizer.initial_accumulator"),
+        ("optimizer", {"name": "sgd", "initial_accumulator": 0.1}, "optimizer.initial_accumulator"),
         ("optimizer.scale", 2.0, "optimizer.scale"),
         ("sync", "sparse", "sync"),
         ("sync_interval", 1.5, "sync_interval"),
@@ -222,6 +232,16 @@ def test_row_wise_needs_rows_on_every_rank(rows: int, fits: bool) -> None:
         with pytest.raises(ConfigError) as caught:
             validated(RunSpec, run)
         assert caught.value.report.field == "tables.user.rows"
+
+
+def test_an_optimizer_that_the_device_lacks_is_refused_with_those_it_has() -> None:
+    run = {"workload": content(), "optimizer": {"name": "lamb"}}
+    with pytest.raises(ConfigError, match="no fused kernel of it on cpu") as caught:
+        validated(RunSpec, run)
+    for name in ("sgd", "adagrad", "rowwise_adagrad", "momentum_scaled_rowwise_adagrad"):
+        assert f"'{name}'" in str(caught.value.report.remedy)
+    assert "'adam'" not in str(caught.value.report.remedy)
+    assert validated(RunSpec, run | {"device": "cuda"}).optimizer.name == "lamb"
 
 
 @pytest.mark.parametrize(("scaling", "expected"), [("strong", 16), ("weak", 32)])

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 from pydantic import Field
@@ -45,12 +45,14 @@ class SyntheticOptions(Frozen):
 
 
 class SyntheticClicks(DataSource):
-    """See the module's docstring."""
+    """See the module's docstring. A subclass may draw lengths and ids by another law."""
+
+    Options: ClassVar[type[SyntheticOptions]] = SyntheticOptions
 
     @classmethod
     def check(cls, workload: WorkloadSpec) -> None:
         """Refuses wrong options, a location, and tables above MAX_ROWS rows."""
-        validated(SyntheticOptions, workload.data.options, "data.options.")
+        validated(cls.Options, workload.data.options, "data.options.")
         if workload.data.location is not None:
             raise ConfigError(
                 "data.location",
@@ -69,7 +71,7 @@ class SyntheticClicks(DataSource):
 
     def __init__(self, workload: WorkloadSpec, seed: int) -> None:
         self.check(workload)
-        self._options = validated(SyntheticOptions, workload.data.options, "data.options.")
+        self._options = validated(self.Options, workload.data.options, "data.options.")
         self._workload = workload
         self._train = key("train", seed)
         self._evaluation = key("evaluation", self._options.teacher_seed)
@@ -93,7 +95,7 @@ class SyntheticClicks(DataSource):
         return {
             "source": "synthetic, planted logistic teacher",
             # A prefix of what is generated: it changes with any change to options, tables or generator.
-            "fingerprint": _digest(self.evaluation(0, 256)),
+            "fingerprint": digest(self.evaluation(0, 256)),
             "split": f"synthetic evaluation stream, teacher_seed {self._options.teacher_seed}",
             "train_samples": None,
             "evaluation_samples": self.evaluation_size,
@@ -126,14 +128,22 @@ class SyntheticClicks(DataSource):
 
     def _ids(self, stream: int, index: np.ndarray, table: TableSpec) -> tuple[np.ndarray, np.ndarray]:
         """Ids [sum(lengths)] and lengths [B] of one feature."""
-        least = math.floor(table.pooling_factor)
-        one_more = uniform(key(stream, "length"), index) < table.pooling_factor - least
-        lengths = (least + one_more).astype(np.int32)
+        lengths = self._lengths(stream, index, table)
         first = np.cumsum(lengths) - lengths
         position = np.arange(int(lengths.sum())) - np.repeat(first, lengths)
-        drawn = uniform(key(stream, "id"), np.repeat(index, lengths), position)
-        hotness = zipf_rank(drawn, table.rows, self._options.zipf_exponent)
+        hotness = self._hotness(stream, np.repeat(index, lengths), position, table)
         return scattered(hotness, table.rows), lengths
+
+    def _lengths(self, stream: int, index: np.ndarray, table: TableSpec) -> np.ndarray:
+        """Bag sizes of samples ``index``, int32 [B]."""
+        least = math.floor(table.pooling_factor)
+        one_more = uniform(key(stream, "length"), index) < table.pooling_factor - least
+        return (least + one_more).astype(np.int32)
+
+    def _hotness(self, stream: int, sample: np.ndarray, position: np.ndarray, table: TableSpec) -> np.ndarray:
+        """Hotness ranks, 0 the hottest, of the ids at (sample, position in its bag), int64."""
+        drawn = uniform(key(stream, "id"), sample, position)
+        return zipf_rank(drawn, table.rows, self._options.zipf_exponent)
 
     def _pooled_effects(self, table: TableSpec, ids: np.ndarray, lengths: np.ndarray) -> np.ndarray:
         """Effect of one feature on each sample, [B]: the sum over its ids, scaled to variance 1."""
@@ -181,8 +191,9 @@ def expected_auc(probabilities: np.ndarray) -> float | None:
     return float((clicks * below).sum() / (pairs - (clicks * others).sum()))
 
 
-def _digest(samples: Samples) -> str:
-    digest = hashlib.sha256(samples.dense.tobytes() + samples.labels.tobytes())
+def digest(samples: Samples) -> str:
+    """SHA-256 of the arrays of some samples, in hex."""
+    found = hashlib.sha256(samples.dense.tobytes() + samples.labels.tobytes())
     for feature, (ids, lengths) in sorted(samples.sparse.items()):
-        digest.update(feature.encode() + ids.tobytes() + lengths.tobytes())
-    return digest.hexdigest()
+        found.update(feature.encode() + ids.tobytes() + lengths.tobytes())
+    return found.hexdigest()

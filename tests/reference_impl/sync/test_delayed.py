@@ -21,7 +21,7 @@ def _three_syncs() -> tuple[list[tuple[float, float]], int]:
     world, rank = dist.group.WORLD, dist.get_rank()
     assert world is not None
     weight, moments = torch.zeros(1, 4), torch.tensor([7.0])  # an accumulator may start above zero
-    sync = DelayedMomentsSync([TableShard("t", 1, 0, 0, weight, moments)], world)
+    sync = DelayedMomentsSync([TableShard("t", 1, 0, 0, weight, (moments,))], world)
     seen = []
     for j in (1, 2, 3):
         weight += j + rank

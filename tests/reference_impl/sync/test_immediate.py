@@ -19,13 +19,13 @@ def _sync_rank_numbers(case: Case) -> list[tuple[set[float], set[float]]]:
     model = Reference2D(case.run_spec(), torch.device("cpu"))
     for shard in model.shards:
         shard.weight.detach().fill_(dist.get_rank())
-        if shard.moments is not None:
-            shard.moments.fill_(10 * dist.get_rank())
+        for state in shard.states:
+            state.fill_(10 * dist.get_rank())
     model._sync.average()
     return [
         (
             set(s.weight.flatten().tolist()),
-            set() if s.moments is None else set(s.moments.flatten().tolist()),
+            {value for state in s.states for value in state.flatten().tolist()},
         )
         for s in model.shards
     ]
@@ -55,6 +55,24 @@ def test_without_moments_weights_alone_are_averaged(world: Callable[[int], World
     case = Case(2, "mixed", replica_groups=2, optimizer="sgd")
     for shards in world(2).run(_sync_rank_numbers, case):
         assert all(shard == ({0.5}, set()) for shard in shards)
+
+
+def _sync_of_two_states() -> tuple[list[float], list[float]]:
+    """Job: as Adam's, a number an element and a number a row; returns both after the sync."""
+    from reference_impl.shards import TableShard
+    from reference_impl.sync.immediate import DenseSync
+
+    world = dist.group.WORLD
+    assert world is not None
+    states = torch.full((2, 4), float(dist.get_rank())), torch.full((2,), 10.0 * dist.get_rank())
+    DenseSync([TableShard("t", 2, 0, 0, torch.zeros(2, 4), states)], world).average()
+    return states[0].flatten().tolist(), states[1].tolist()
+
+
+def test_every_state_of_an_optimizer_is_averaged(world: Callable[[int], World]) -> None:
+    for first, second in world(2).run(_sync_of_two_states):
+        assert first == [0.5] * 8
+        assert second == [5.0] * 2
 
 
 def _sync_of_no_shards() -> None:

@@ -34,6 +34,7 @@ def _run(
                         "rows": rows,
                         "dim": 16 if name == "left" else 4,
                         "features": [f"of_{name}"],
+                        "pooling": "none" if factory == "bags_and_tokens" and name != "left" else "sum",
                     }
                     for name, rows in ROWS.items()
                 ],
@@ -81,6 +82,21 @@ def test_two_collections_of_unlike_dims_train_in_1d_and_2d(
     assert _distance(losses, torch.tensor(alone["losses"])) < 2e-5
     for rank in ranks:
         assert rank["weights"].keys() == alone["weights"].keys()
+        for name, weight in rank["weights"].items():
+            assert _distance(weight, alone["weights"][name]) < 2e-5, name
+
+
+@pytest.mark.parametrize(("groups", "sharding"), [(1, "row_wise"), (2, "row_wise"), (1, "column_wise")])
+def test_pooled_and_unpooled_tables_in_one_model(
+    groups: int, sharding: str, world: Callable[[int], World]
+) -> None:
+    """As above: under SGD every layout trains as one process does."""
+    (alone,) = world(1).run(_train, _run("bags_and_tokens"))
+    ranks = world(2).run(_train, _run("bags_and_tokens", 2, groups, sharding))
+    losses = torch.tensor([rank["losses"] for rank in ranks]).mean(0)
+    assert losses[-1] < 0.9 * losses[0]
+    assert _distance(losses, torch.tensor(alone["losses"])) < 2e-5
+    for rank in ranks:
         for name, weight in rank["weights"].items():
             assert _distance(weight, alone["weights"][name]) < 2e-5, name
 

@@ -1,0 +1,1 @@
+"""Models that workloads name as ``model.factory``, beside those of ``reference_impl``."""
