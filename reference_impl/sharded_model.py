@@ -7,24 +7,46 @@ What happens, and where:
     3. move the plan onto this rank's own group    plan.py
     4. shard the tables inside the group           TorchRec's DistributedModelParallel
     5. replicate the dense layers over all T       the same, by DistributedDataParallel
-    6. fill the tables, equal in every group       initial_weights.py
+    6. replicate small tables inside the group     data_parallel.py
+    7. fill the tables, equal in every group       initial_weights.py
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import torch
 from torch import nn
 from torchrec.distributed.embeddingbag import EmbeddingBagCollectionSharder
 from torchrec.distributed.model_parallel import DistributedModelParallel
+from torchrec.distributed.types import ShardingPlan
 
 from reference_impl import initial_weights
+from reference_impl.data_parallel import average_inside, data_parallel_tables, unfused
 from reference_impl.groups import ProcessGroups
+from reference_impl.hosts import split_over_hosts
 from reference_impl.mean_pooling import divide_mixed_means
 from reference_impl.optimizer import EmbeddingOptimizer
-from reference_impl.plan import ShardingType, move_to_group, plan_one_group
-from reference_impl.shards import local_shards
+from reference_impl.plan import OVER_HOSTS, ShardingType, move_to_group, plan_one_group
+from reference_impl.shards import TableShard, local_shards
+
+
+@dataclass(frozen=True)
+class ShardedModel:
+    """A sharded model and what trains its tables.
+
+    Attributes:
+        module: its forward is the model's own.
+        shards: of this rank.
+        unfused: the optimizer of data-parallel tables, which its owner steps; None where there are none.
+        plan: of one sharding group, by positions in [0, N).
+    """
+
+    module: DistributedModelParallel
+    shards: list[TableShard]
+    unfused: torch.optim.Optimizer | None
+    plan: ShardingPlan
 
 
 def shard_model(
@@ -34,7 +56,7 @@ def shard_model(
     optimizer: EmbeddingOptimizer,
     seed: int,
     device: torch.device,
-) -> DistributedModelParallel:
+) -> ShardedModel:
     """Shards a model's tables inside this rank's group and replicates its dense layers over all ranks.
 
     TorchRec divides embedding gradients by the sharding group's size N, and the loss carries T / G
@@ -45,24 +67,30 @@ def shard_model(
         model: its EmbeddingBagCollections on the meta device, the rest on ``device``.
         groups: of this rank.
         sharding: the sharding type of every table.
-        optimizer: fused into the backward of the tables.
+        optimizer: of the tables, fused into their backward where they are not data-parallel.
         seed: of the initial table weights.
         device: where the shards live.
     """
     layout = groups.layout
-    sharder = EmbeddingBagCollectionSharder(fused_params=optimizer.fused_params())
     divide_mixed_means(model, sharding)
-    plan = plan_one_group(model, sharding, layout, sharder, device)
-    sharded = DistributedModelParallel(
+    plan = plan_one_group(model, sharding, layout, device)
+    if any(kind in OVER_HOSTS for kind in sharding.values()):
+        split_over_hosts(groups)
+    module = DistributedModelParallel(
         model,
         env=groups.env,
         device=device,
         plan=move_to_group(plan, layout, layout.group_of(groups.rank), device),
-        sharders=[sharder],
+        sharders=[EmbeddingBagCollectionSharder(fused_params=optimizer.fused_params())],
         init_parameters=False,
     )
-    for shard in local_shards(sharded):
+    tables = [weight for _, weight in data_parallel_tables(module)]
+    if tables and groups.replica is not None:
+        average_inside(module, groups.sharding)
+    rest = unfused(optimizer, tables) if tables else None
+    shards = local_shards(module, rest)
+    for shard in shards:
         initial_weights.fill_(
             shard.weight.detach(), seed, shard.table, shard.rows, shard.row_offset, shard.column_offset
         )
-    return sharded
+    return ShardedModel(module, shards, rest, plan)

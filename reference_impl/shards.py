@@ -11,7 +11,10 @@ from dataclasses import dataclass
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.nn.parallel import DistributedDataParallel
 from torchrec.distributed.embeddingbag import ShardedEmbeddingBagCollection
+
+from reference_impl.data_parallel import data_parallel_tables
 
 
 @dataclass(frozen=True)
@@ -24,6 +27,7 @@ class TableShard:
         row_offset, column_offset: where the block starts in the table.
         weight: view of FBGEMM's storage, shape [block rows, block columns].
         moments: the optimizer's row-wise second moments, shape [block rows]; None for SGD.
+        on_all_ranks: every rank of the group has this block: a data-parallel table.
     """
 
     table: str
@@ -32,15 +36,23 @@ class TableShard:
     column_offset: int
     weight: torch.Tensor
     moments: torch.Tensor | None
+    on_all_ranks: bool = False
 
 
-def local_shards(model: nn.Module) -> list[TableShard]:
-    """The shards of this rank, in an order that is the same on all ranks of a replica set."""
+def local_shards(model: nn.Module, unfused: torch.optim.Optimizer | None = None) -> list[TableShard]:
+    """The shards of this rank, in an order that is the same on all ranks of a replica set.
+
+    Args:
+        model: sharded.
+        unfused: of its data-parallel tables, if it has any.
+    """
     found = []
     for module in model.modules():
         if not isinstance(module, ShardedEmbeddingBagCollection):
             continue
         for lookup in module._lookups:
+            if isinstance(lookup, DistributedDataParallel):
+                continue
             for kernel in lookup._emb_modules:
                 tbe = kernel.emb_module
                 states = tbe.split_optimizer_states()
@@ -50,6 +62,10 @@ def local_shards(model: nn.Module) -> list[TableShard]:
                     row, column = config.local_metadata.shard_offsets
                     moments = states[i][0] if states else None
                     found.append(TableShard(config.name, config.num_embeddings, row, column, weight, moments))
+    for table, weight in data_parallel_tables(model):
+        sums = unfused.state[weight].get("sum") if unfused is not None else None
+        moments = None if sums is None else sums.view(-1)
+        found.append(TableShard(table, len(weight), 0, 0, weight, moments, on_all_ranks=True))
     return found
 
 
@@ -71,6 +87,7 @@ def gather_tables(
             None if s.moments is None else s.moments.detach().cpu().clone(),
         )
         for s in shards
+        if not s.on_all_ranks or dist.get_rank(group) == 0
     ]
     everyone: list[list] = [[] for _ in range(dist.get_world_size(group))]
     dist.all_gather_object(everyone, mine, group=group)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Annotated, Any, Literal, TypeVar
@@ -17,7 +16,7 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from reference_impl.errors import InvalidConfiguration
-from reference_impl.layout import Placement, RankLayout
+from reference_impl.layout import Placement, RankLayout, leaves_none_empty
 from suite.errors import ConfigError
 
 Model = TypeVar("Model", bound=BaseModel)
@@ -25,7 +24,7 @@ Name = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_]*$", max_length=64)]
 Reference = Annotated[str, Field(pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$")]
 Positive = Annotated[int, Field(strict=True, ge=1)]
 Scaling = Literal["strong", "weak"]
-ShardingType = Literal["table_wise", "row_wise", "column_wise"]
+ShardingType = Literal["table_wise", "row_wise", "column_wise", "table_row_wise", "grid", "data_parallel"]
 SyncOptimizerState = Literal["immediate", "delayed"]
 OptimizerName = Literal["sgd", "rowwise_adagrad", "momentum_scaled_rowwise_adagrad"]
 
@@ -246,6 +245,9 @@ class LayoutSpec(Frozen):
     world_size: Annotated[int, Field(strict=True, ge=1, le=8192)] = 1
     replica_groups: Positive = 1
     placement: Placement = "interleaved"
+    #: H, the ranks of a host, numbered host by host; left out, all are on one. Table-row-wise and grid tables
+    #: are split over the ranks of a host.
+    ranks_per_host: Positive | None = None
     sharding: ShardingType = "table_wise"
     #: Tables that are sharded otherwise, by name.
     sharding_by_table: dict[str, ShardingType] = {}
@@ -257,7 +259,7 @@ class LayoutSpec(Frozen):
 
     def ranks(self) -> RankLayout:
         """The integers of this layout."""
-        return RankLayout(self.world_size, self.replica_groups, self.placement)
+        return RankLayout(self.world_size, self.replica_groups, self.placement, self.ranks_per_host)
 
     def sharding_of(self, table: str) -> ShardingType:
         """The sharding type of one table."""
@@ -330,25 +332,29 @@ class RunSpec(Frozen):
 
     def _shards_are_not_empty(self) -> None:
         # FBGEMM's CPU kernels read past the end of a shard with no rows.
-        n = self.layout.ranks().group_size
+        ranks = self.layout.ranks()
         for table in self.workload.tables:
-            if (
-                self.layout.sharding_of(table.name) == "row_wise"
-                and math.ceil(table.rows / n) * (n - 1) >= table.rows
-            ):
+            sharding = self.layout.sharding_of(table.name)
+            split = {
+                "row_wise": ranks.group_size,
+                "table_row_wise": ranks.group_ranks_per_host,
+                "grid": ranks.group_ranks_per_host,
+            }.get(sharding, 1)
+            if not leaves_none_empty(table.rows, split):
                 raise InvalidConfiguration(
                     f"tables.{table.name}.rows",
                     table.rows,
-                    f"row-wise over {n} ranks leaves a rank without rows.",
+                    f"{sharding} over {split} ranks leaves a rank without rows.",
                     "Shard this table table_wise, or use more replica groups.",
                 )
 
     @property
     def column_shards(self) -> dict[str, int]:
-        """Into how many column shards each table is cut: 1 where it is not column-wise."""
+        """Into how many column shards each table is cut: 1 where no column is."""
         ranks = self.layout.ranks()
+        cuts = {"column_wise": ranks.column_shards, "grid": ranks.grid_columns}
         return {
-            t.name: ranks.column_shards(t.dim) if self.layout.sharding_of(t.name) == "column_wise" else 1
+            t.name: cuts[kind](t.dim) if (kind := self.layout.sharding_of(t.name)) in cuts else 1
             for t in self.workload.tables
         }
 

@@ -28,6 +28,22 @@ class NoSync(ReplicaSync):
         """Nothing to do."""
 
 
+class Together(ReplicaSync):
+    """Several syncs, one after the other: what is averaged over unlike groups."""
+
+    def __init__(self, parts: Sequence[ReplicaSync]) -> None:
+        self._parts = parts
+
+    def average(self) -> None:
+        """See the contract."""
+        for part in self._parts:
+            part.average()
+
+    def held_bytes(self) -> int:
+        """Of all parts."""
+        return sum(part.held_bytes() for part in self._parts)
+
+
 @torch.no_grad()
 def average_(tensors: Sequence[torch.Tensor], replica: dist.ProcessGroup) -> None:
     """Replaces tensors by their mean over the group, in one coalesced all-reduce.

@@ -49,6 +49,12 @@ class RunOptions:
         str | None,
         typer.Option(metavar="NAME", help=f"Which ranks form a group. {_one_of(PLACEMENTS)}"),
     ] = None
+    ranks_per_host: Annotated[
+        int | None,
+        typer.Option(
+            help="Ranks of a host: table_row_wise and grid tables are split over them.  [default: all ranks]"
+        ),
+    ] = None
     sync: Annotated[
         str | None, typer.Option(metavar="NAME", help="How replicas are averaged. One of dense.")
     ] = None
@@ -119,7 +125,12 @@ class RunOptions:
             ConfigError: naming the field of the run that is wrong.
         """
         defaults = workload.defaults
-        layout = {"world_size": world_size, "replica_groups": replica_groups, "placement": self.placement}
+        layout = {
+            "world_size": world_size,
+            "replica_groups": replica_groups,
+            "placement": self.placement,
+            "ranks_per_host": self.ranks_per_host,
+        }
         run = {
             "implementation": self.implementation,
             "sync": self.sync,

@@ -8,12 +8,13 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import nn
-from torchrec.distributed.model_parallel import DistributedModelParallel
 from torchrec.optim.optimizers import in_backward_optimizer_filter
 
 from reference_impl.batch import Batch
+from reference_impl.data_parallel import data_parallel_tables
 from reference_impl.optimizer import EmbeddingOptimizer
-from reference_impl.shards import gather_tables, local_shards
+from reference_impl.sharded_model import ShardedModel
+from reference_impl.shards import gather_tables
 from suite.errors import ConfigError
 from suite.implementation import Implementation
 from suite.implementations.model import build_model
@@ -70,11 +71,11 @@ class ShardedImplementation(Implementation):
             build_model(run.workload, run.seed, torch.device("cpu"))
 
     def _adopt(
-        self, model: DistributedModelParallel, optimizer: torch.optim.Optimizer, group: dist.ProcessGroup
+        self, sharded: ShardedModel, optimizer: torch.optim.Optimizer, group: dist.ProcessGroup
     ) -> None:
-        self.model = model
+        self.model = sharded.module
         self.dense_optimizer = optimizer
-        self.shards = local_shards(model)
+        self.shards = sharded.shards
         self._group = group
 
     def predict(self, batch: Batch) -> torch.Tensor:
@@ -114,8 +115,10 @@ class ShardedImplementation(Implementation):
 
 
 def dense_parameters(model: nn.Module) -> dict[str, nn.Parameter]:
-    """The parameters that are replicated on all ranks, not fused into a table's backward."""
-    return dict(in_backward_optimizer_filter(model.named_parameters()))
+    """The parameters that are no tables; they are replicated on all ranks."""
+    tables = {id(weight) for _, weight in data_parallel_tables(model)}
+    unfused = in_backward_optimizer_filter(model.named_parameters())
+    return {name: parameter for name, parameter in unfused if id(parameter) not in tables}
 
 
 def dense_optimizer(

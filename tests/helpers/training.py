@@ -36,7 +36,11 @@ SHARDING = {
     "row_wise": dict.fromkeys((t["name"] for t in TABLES), "row_wise"),
     "mixed": {"users": "row_wise", "products": "row_wise"},
     "column_wise": dict.fromkeys((t["name"] for t in TABLES), "column_wise"),
-    # tags, which pools by mean, is row-wise beside tables of the other types.
+    "data_parallel": dict.fromkeys((t["name"] for t in TABLES), "data_parallel"),
+    "table_row_wise": dict.fromkeys((t["name"] for t in TABLES), "table_row_wise"),
+    "grid": dict.fromkeys((t["name"] for t in TABLES), "grid"),
+    # tags, which pools by mean, is row-wise or grid beside tables of the other types.
+    "host_types": {"users": "data_parallel", "products": "table_row_wise", "tags": "grid"},
     "all_types": {"users": "row_wise", "products": "column_wise", "tags": "row_wise"},
 }
 #: Cases of their own, outside the matrix.
@@ -45,6 +49,8 @@ SPECIAL_SHARDING = {
     "column_shards_together": {"products": "row_wise", "rare": "column_wise"},
     # tags in the other mixtures of mean pooling.
     "row_mean_beside_tables": {"tags": "row_wise"},
+    "host_mean_beside_replicas": {"tags": "table_row_wise", "rare": "data_parallel"},
+    "replicated_mean_beside_rows": {"users": "row_wise", "tags": "data_parallel"},
     "row_mean_beside_columns": {"tags": "row_wise"}
     | dict.fromkeys(("users", "products", "rare"), "column_wise"),
     "column_mean_beside_rows": {"users": "row_wise", "products": "row_wise", "tags": "column_wise"},
@@ -75,6 +81,7 @@ class Case:
     steps: int = STEPS
     sync_interval: int = 1
     sync_optimizer_state: str = "immediate"
+    ranks_per_host: int | None = None
 
     def __str__(self) -> str:
         default = Case(self.world_size, self.sharding)
@@ -95,6 +102,8 @@ class Case:
             words.append(f"every{self.sync_interval}")
         if self.sync_optimizer_state != "immediate":
             words.append(self.sync_optimizer_state)
+        if self.ranks_per_host is not None:
+            words.append(f"H{self.ranks_per_host}")
         return "-".join(words)
 
     def but(self, **changes: Any) -> Case:
@@ -123,6 +132,7 @@ class Case:
                     "world_size": self.world_size,
                     "replica_groups": self.replica_groups,
                     "placement": self.placement,
+                    "ranks_per_host": self.ranks_per_host,
                     "sharding_by_table": (SHARDING | SPECIAL_SHARDING)[self.sharding],
                 },
                 "optimizer": {
