@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, cast
 
 import torch
 from torch import nn
@@ -97,6 +97,35 @@ def plan_one_group(
     )
 
 
+def plan_for(model: nn.Module, plan: ShardingPlan) -> ShardingPlan:
+    """The same plans of tables, under the paths that their collections have in ``model`` now."""
+    tables = plan_of_tables(plan)
+    return ShardingPlan(
+        {
+            path: EmbeddingModuleShardingPlan(
+                {c.name: tables[c.name] for c in collection.embedding_bag_configs()}
+            )
+            for path, collection in embedding_collections(model).items()
+        }
+    )
+
+
+def plan_of_tables(plan: ShardingPlan) -> dict[str, ParameterSharding]:
+    """The plan of each table, by table name."""
+    found: dict[str, ParameterSharding] = {}
+    for module_plan in plan.plan.values():
+        assert isinstance(module_plan, EmbeddingModuleShardingPlan)
+        found.update(module_plan)
+    return found
+
+
+def sharding_types(plan: ShardingPlan) -> dict[str, ShardingType]:
+    """The sharding type of each table, by table name."""
+    ours = {theirs: name for name, theirs in TORCHREC_NAMES.items()}
+    kinds = {name: table.sharding_type for name, table in plan_of_tables(plan).items()}
+    return {name: cast(ShardingType, ours.get(kind, kind)) for name, kind in kinds.items()}
+
+
 def column_shards(sharding: ShardingType, dim: int, layout: RankLayout) -> int:
     """C, into how many column shards a hand-made plan cuts a table of ``dim`` columns."""
     if sharding == "column_wise":
@@ -142,24 +171,22 @@ def move_to_group(plan: ShardingPlan, layout: RankLayout, group: int, device: to
     ranks = layout.sharding_group(group)
     ranks_per_host = get_local_size(layout.world_size)
     moved = copy.deepcopy(plan)
-    for module_plan in moved.plan.values():
-        assert isinstance(module_plan, EmbeddingModuleShardingPlan)
-        for table, sharding in module_plan.items():
-            outside = sorted({p for p in sharding.ranks or [] if p >= layout.group_size})
-            if outside:
-                raise InvalidConfiguration(
-                    f"plan.{table}.ranks",
-                    outside,
-                    f"the plan reaches past the {layout.group_size} ranks of one sharding group.",
-                    f"Plan for N = T / M = {layout.group_size} ranks, not for T = {layout.world_size}.",
-                )
-            sharding.ranks = [ranks[position] for position in sharding.ranks or []]
-            # A data-parallel table has no shards.
-            for shard in sharding.sharding_spec.shards if sharding.sharding_spec else ():
-                rank = ranks[shard.placement.rank()]
-                # On CPU no device index: FBGEMM's optimizer wrapper refuses "cpu:0".
-                where = "cpu" if device.type == "cpu" else f"{device.type}:{rank % ranks_per_host}"
-                shard.placement = _remote_device(f"rank:{rank}/{where}")
+    for table, sharding in plan_of_tables(moved).items():
+        outside = sorted({p for p in sharding.ranks or [] if p >= layout.group_size})
+        if outside:
+            raise InvalidConfiguration(
+                f"plan.{table}.ranks",
+                outside,
+                f"the plan reaches past the {layout.group_size} ranks of one sharding group.",
+                f"Plan for N = T / M = {layout.group_size} ranks, not for T = {layout.world_size}.",
+            )
+        sharding.ranks = [ranks[position] for position in sharding.ranks or []]
+        # A data-parallel table has no shards.
+        for shard in sharding.sharding_spec.shards if sharding.sharding_spec else ():
+            rank = ranks[shard.placement.rank()]
+            # On CPU no device index: FBGEMM's optimizer wrapper refuses "cpu:0".
+            where = "cpu" if device.type == "cpu" else f"{device.type}:{rank % ranks_per_host}"
+            shard.placement = _remote_device(f"rank:{rank}/{where}")
     return moved
 
 

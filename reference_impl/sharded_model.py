@@ -2,8 +2,8 @@
 
 What happens, and where:
 
-    1. pool mixed means by sum and length          mean_pooling.py
-    2. plan one sharding group of N ranks          plan.py
+    1. plan one sharding group of N ranks          plan.py by hand, planner.py by TorchRec's planner
+    2. pool mixed means by sum and length          mean_pooling.py
     3. move the plan onto this rank's own group    plan.py
     4. shard the tables inside the group           TorchRec's DistributedModelParallel
     5. replicate the dense layers over all T       the same, by DistributedDataParallel
@@ -13,7 +13,6 @@ What happens, and where:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
@@ -28,7 +27,7 @@ from reference_impl.groups import ProcessGroups
 from reference_impl.hosts import split_over_hosts
 from reference_impl.mean_pooling import divide_mixed_means
 from reference_impl.optimizer import EmbeddingOptimizer
-from reference_impl.plan import OVER_HOSTS, ShardingType, move_to_group, plan_one_group
+from reference_impl.plan import OVER_HOSTS, move_to_group, plan_for, sharding_types
 from reference_impl.shards import TableShard, local_shards
 
 
@@ -40,19 +39,17 @@ class ShardedModel:
         module: its forward is the model's own.
         shards: of this rank.
         unfused: the optimizer of data-parallel tables, which its owner steps; None where there are none.
-        plan: of one sharding group, by positions in [0, N).
     """
 
     module: DistributedModelParallel
     shards: list[TableShard]
     unfused: torch.optim.Optimizer | None
-    plan: ShardingPlan
 
 
 def shard_model(
     model: nn.Module,
     groups: ProcessGroups,
-    sharding: Mapping[str, ShardingType],
+    plan: ShardingPlan,
     optimizer: EmbeddingOptimizer,
     seed: int,
     device: torch.device,
@@ -66,21 +63,20 @@ def shard_model(
     Args:
         model: its EmbeddingBagCollections on the meta device, the rest on ``device``.
         groups: of this rank.
-        sharding: the sharding type of every table.
+        plan: of one sharding group, made for this model.
         optimizer: of the tables, fused into their backward where they are not data-parallel.
         seed: of the initial table weights.
         device: where the shards live.
     """
-    layout = groups.layout
-    divide_mixed_means(model, sharding)
-    plan = plan_one_group(model, sharding, layout, device)
-    if any(kind in OVER_HOSTS for kind in sharding.values()):
+    layout, kinds = groups.layout, sharding_types(plan)
+    divide_mixed_means(model, kinds)
+    if any(kind in OVER_HOSTS for kind in kinds.values()):
         split_over_hosts(groups)
     module = DistributedModelParallel(
         model,
         env=groups.env,
         device=device,
-        plan=move_to_group(plan, layout, layout.group_of(groups.rank), device),
+        plan=move_to_group(plan_for(model, plan), layout, layout.group_of(groups.rank), device),
         sharders=[EmbeddingBagCollectionSharder(fused_params=optimizer.fused_params())],
         init_parameters=False,
     )
@@ -93,4 +89,4 @@ def shard_model(
         initial_weights.fill_(
             shard.weight.detach(), seed, shard.table, shard.rows, shard.row_offset, shard.column_offset
         )
-    return ShardedModel(module, shards, rest, plan)
+    return ShardedModel(module, shards, rest)

@@ -25,6 +25,8 @@ Reference = Annotated[str, Field(pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$")]
 Positive = Annotated[int, Field(strict=True, ge=1)]
 Scaling = Literal["strong", "weak"]
 ShardingType = Literal["table_wise", "row_wise", "column_wise", "table_row_wise", "grid", "data_parallel"]
+#: A type by hand, or TorchRec's planner's choice.
+ShardingChoice = Literal[ShardingType, "planned"]
 SyncOptimizerState = Literal["immediate", "delayed"]
 OptimizerName = Literal["sgd", "rowwise_adagrad", "momentum_scaled_rowwise_adagrad"]
 
@@ -161,7 +163,7 @@ class TrainingDefaults(Frozen):
     """What a run of this workload uses where the user says nothing. Not part of the hash."""
 
     optimizer: OptimizerSpec = OptimizerSpec()
-    sharding: ShardingType = "table_wise"
+    sharding: ShardingChoice = "table_wise"
     #: Steps trained in all; the first ``warmup_steps`` of them never enter the step-time statistics.
     steps: Positive = 50
     warmup_steps: Positive = 5
@@ -248,9 +250,11 @@ class LayoutSpec(Frozen):
     #: H, the ranks of a host, numbered host by host; left out, all are on one. Table-row-wise and grid tables
     #: are split over the ranks of a host.
     ranks_per_host: Positive | None = None
-    sharding: ShardingType = "table_wise"
-    #: Tables that are sharded otherwise, by name.
-    sharding_by_table: dict[str, ShardingType] = {}
+    sharding: ShardingChoice = "table_wise"
+    #: Tables that are sharded otherwise, by name. Beside planned tables, what the planner has to keep to.
+    sharding_by_table: dict[str, ShardingChoice] = {}
+    #: Seconds that TorchRec's planner may take.
+    planner_timeout_s: Annotated[float, Field(gt=0, le=3600)] = 60.0
 
     @model_validator(mode="after")
     def _groups_divide_ranks(self) -> LayoutSpec:
@@ -261,9 +265,14 @@ class LayoutSpec(Frozen):
         """The integers of this layout."""
         return RankLayout(self.world_size, self.replica_groups, self.placement, self.ranks_per_host)
 
-    def sharding_of(self, table: str) -> ShardingType:
-        """The sharding type of one table."""
+    def sharding_of(self, table: str) -> ShardingChoice:
+        """The sharding type of one table, or that it is planned."""
         return self.sharding_by_table.get(table, self.sharding)
+
+    @property
+    def is_planned(self) -> bool:
+        """Whether TorchRec's planner has a say."""
+        return "planned" in (self.sharding, *self.sharding_by_table.values())
 
 
 class RunSpec(Frozen):
@@ -350,7 +359,7 @@ class RunSpec(Frozen):
 
     @property
     def column_shards(self) -> dict[str, int]:
-        """Into how many column shards each table is cut: 1 where no column is."""
+        """Into how many column shards each table is cut by hand: 1 where no column is, or it is planned."""
         ranks = self.layout.ranks()
         cuts = {"column_wise": ranks.column_shards, "grid": ranks.grid_columns}
         return {

@@ -85,6 +85,7 @@ def run_body(run: RunSpec, record: RunRecord | None, path: Path | None) -> dict[
         "sync_interval": run.sync_interval,
         "sync_optimizer_state": run.sync_optimizer_state,
         "scaling": run.scaling,
+        "sharding": [] if record is None else [t.model_dump(mode="json") for t in record.sharding],
         "global_batch": run.global_batch,
         "provenance": None if record is None else record.provenance,
         "launches": len(finished),

@@ -17,7 +17,7 @@ from suite.spec import (
     OptimizerName,
     RunSpec,
     Scaling,
-    ShardingType,
+    ShardingChoice,
     SyncOptimizerState,
     WorkloadSpec,
     validated,
@@ -55,6 +55,9 @@ class RunOptions:
             help="Ranks of a host: table_row_wise and grid tables are split over them.  [default: all ranks]"
         ),
     ] = None
+    planner_timeout: Annotated[
+        float | None, typer.Option(help="Seconds that TorchRec's planner may take.  [default: 60]")
+    ] = None
     sync: Annotated[
         str | None, typer.Option(metavar="NAME", help="How replicas are averaged. One of dense.")
     ] = None
@@ -73,8 +76,9 @@ class RunOptions:
         str | None,
         typer.Option(
             metavar=SHARDING_GRAMMAR,
-            help="How tables are split inside a group, and those that are split otherwise. TYPE is one of "
-            f"{', '.join(get_args(ShardingType))}.",
+            help="How tables are split inside a group, and those that are split otherwise. planned lets "
+            "TorchRec's planner choose, beside what is named. TYPE is one of "
+            f"{', '.join(get_args(ShardingChoice))}.",
         ),
     ] = None
     optimizer: Annotated[
@@ -130,6 +134,7 @@ class RunOptions:
             "replica_groups": replica_groups,
             "placement": self.placement,
             "ranks_per_host": self.ranks_per_host,
+            "planner_timeout_s": self.planner_timeout,
         }
         run = {
             "implementation": self.implementation,
@@ -155,7 +160,7 @@ class RunOptions:
             },
         )
 
-    def _sharding(self, default: ShardingType) -> dict[str, Any]:
+    def _sharding(self, default: ShardingChoice) -> dict[str, Any]:
         if self.sharding is None:
             return {"sharding": default}
         first, *others = self.sharding.split(",")
@@ -171,12 +176,12 @@ class RunOptions:
                 )
             tables[table] = kind
         for kind in (first, *tables.values()):
-            if kind not in get_args(ShardingType):
+            if kind not in get_args(ShardingChoice):
                 raise ConfigError(
                     "sharding",
                     self.sharding,
                     f"{kind!r} is no sharding type.",
-                    f"Write {SHARDING_GRAMMAR}; TYPE is one of {list(get_args(ShardingType))}.",
+                    f"Write {SHARDING_GRAMMAR}; TYPE is one of {list(get_args(ShardingChoice))}.",
                 )
         return {"sharding": first, "sharding_by_table": tables}
 

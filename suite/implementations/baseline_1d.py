@@ -17,6 +17,7 @@ from reference_impl.groups import make_groups
 from reference_impl.sharded_model import shard_model
 from suite.errors import ConfigError
 from suite.implementations.model import build_model
+from suite.implementations.planning import sharding_plan
 from suite.implementations.sharded import (
     ShardedImplementation,
     dense_optimizer,
@@ -43,19 +44,14 @@ class Baseline1D(ShardedImplementation):
 
     def __init__(self, run: RunSpec, device: torch.device) -> None:
         groups = make_groups(run.layout.ranks(), device, timedelta(seconds=run.stall_timeout_s))
-        sharded = shard_model(
-            build_model(run.workload, run.seed, device),
-            groups,
-            {t.name: run.layout.sharding_of(t.name) for t in run.workload.tables},
-            embedding_optimizer(run),
-            run.seed,
-            device,
-        )
+        model = build_model(run.workload, run.seed, device)
+        plan = sharding_plan(run, model, device)
+        sharded = shard_model(model, groups, plan, embedding_optimizer(run), run.seed, device)
         dense = KeyedOptimizerWrapper(
             dense_parameters(sharded.module),
             lambda parameters: dense_optimizer(run.optimizer.dense, parameters),
         )
-        self._adopt(sharded, dense, groups.sharding)
+        self._adopt(sharded, plan, dense, groups.sharding)
         self._optimizers: list[torch.optim.Optimizer] = [
             CombinedOptimizer([sharded.module.fused_optimizer, dense])
         ]

@@ -16,6 +16,7 @@ from reference_impl.sync.immediate import DenseSync
 from reference_impl.sync.schedule import Schedule
 from reference_impl.train_step import train_step
 from suite.implementations.model import build_model
+from suite.implementations.planning import sharding_plan
 from suite.implementations.sharded import (
     ShardedImplementation,
     dense_optimizer,
@@ -30,16 +31,11 @@ class Reference2D(ShardedImplementation):
 
     def __init__(self, run: RunSpec, device: torch.device) -> None:
         groups = make_groups(run.layout.ranks(), device, timedelta(seconds=run.stall_timeout_s))
-        sharded = shard_model(
-            build_model(run.workload, run.seed, device),
-            groups,
-            {t.name: run.layout.sharding_of(t.name) for t in run.workload.tables},
-            embedding_optimizer(run),
-            run.seed,
-            device,
-        )
+        model = build_model(run.workload, run.seed, device)
+        plan = sharding_plan(run, model, device)
+        sharded = shard_model(model, groups, plan, embedding_optimizer(run), run.seed, device)
         dense = dense_optimizer(run.optimizer.dense, dense_parameters(sharded.module).values())
-        self._adopt(sharded, dense, groups.sharding)
+        self._adopt(sharded, plan, dense, groups.sharding)
         self._optimizers = [dense] if sharded.unfused is None else [dense, sharded.unfused]
         self._sync = self._replica_sync(run, groups)
         self._schedule = Schedule(self._sync, run.sync_interval)
