@@ -8,7 +8,7 @@ from typing import Literal
 
 import torch
 from torchrec.models.dlrm import DLRM
-from torchrec.modules.embedding_configs import EmbeddingBagConfig, PoolingType
+from torchrec.modules.embedding_configs import DataType, EmbeddingBagConfig, PoolingType
 from torchrec.modules.embedding_modules import EmbeddingBagCollection
 
 
@@ -21,6 +21,7 @@ class Table:
     dim: int
     features: tuple[str, ...]
     pooling: Literal["sum", "mean"] = "sum"
+    dtype: Literal["fp32", "fp16"] = "fp32"
 
 
 def embedding_collection(tables: Sequence[Table]) -> EmbeddingBagCollection:
@@ -33,6 +34,7 @@ def embedding_collection(tables: Sequence[Table]) -> EmbeddingBagCollection:
                 num_embeddings=t.rows,
                 embedding_dim=t.dim,
                 feature_names=list(t.features),
+                data_type=DataType.FP16 if t.dtype == "fp16" else DataType.FP32,
                 pooling=PoolingType.MEAN if t.pooling == "mean" else PoolingType.SUM,
             )
             for t in tables

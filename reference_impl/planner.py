@@ -17,6 +17,7 @@ from torchrec.distributed.planner.stats import NoopEmbeddingStats
 from torchrec.distributed.planner.storage_reservations import FixedPercentageStorageReservation
 from torchrec.distributed.planner.types import ParameterConstraints, PlannerError
 from torchrec.distributed.types import ShardingPlan
+from torchrec.modules.embedding_configs import DataType, EmbeddingBagConfig
 
 from reference_impl.errors import InvalidConfiguration
 from reference_impl.layout import RankLayout, leaves_none_empty
@@ -61,7 +62,7 @@ def plan_by_planner(
         )
         for collection in embedding_collections(model).values()
         for c in collection.embedding_bag_configs()
-        for kinds in [[fixed[c.name]] if c.name in fixed else _offered(c.num_embeddings, layout)]
+        for kinds in [[fixed[c.name]] if c.name in fixed else _offered(c, layout)]
     }
     planner = EmbeddingShardingPlanner(
         topology=Topology(
@@ -90,10 +91,12 @@ def plan_by_planner(
         ) from error
 
 
-def _offered(rows: int, layout: RankLayout) -> list[ShardingType]:
+def _offered(table: EmbeddingBagConfig, layout: RankLayout) -> list[ShardingType]:
     """The types to choose from for a table; those that split rows only where no rank is left without."""
-    kinds: list[ShardingType] = ["table_wise", "column_wise", "data_parallel"]
+    kinds: list[ShardingType] = ["table_wise", "column_wise"]
+    if table.data_type is DataType.FP32:  # the moments of a data-parallel table have its dtype
+        kinds.append("data_parallel")
     splits: dict[ShardingType, int] = {"row_wise": layout.group_size}
     if 1 < layout.group_ranks_per_host < layout.group_size:
         splits["table_row_wise"] = layout.group_ranks_per_host
-    return kinds + [kind for kind, ranks in splits.items() if leaves_none_empty(rows, ranks)]
+    return kinds + [kind for kind, ranks in splits.items() if leaves_none_empty(table.num_embeddings, ranks)]

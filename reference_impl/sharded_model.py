@@ -23,6 +23,7 @@ from torchrec.distributed.types import ShardingPlan
 
 from reference_impl import initial_weights
 from reference_impl.data_parallel import average_inside, data_parallel_tables, unfused
+from reference_impl.exchange import ExchangeDtype, codecs
 from reference_impl.groups import ProcessGroups
 from reference_impl.hosts import split_over_hosts
 from reference_impl.mean_pooling import divide_mixed_means
@@ -53,6 +54,7 @@ def shard_model(
     optimizer: EmbeddingOptimizer,
     seed: int,
     device: torch.device,
+    exchange: ExchangeDtype = "fp32",
 ) -> ShardedModel:
     """Shards a model's tables inside this rank's group and replicates its dense layers over all ranks.
 
@@ -67,6 +69,7 @@ def shard_model(
         optimizer: of the tables, fused into their backward where they are not data-parallel.
         seed: of the initial table weights.
         device: where the shards live.
+        exchange: in what precision pooled vectors travel.
     """
     layout, kinds = groups.layout, sharding_types(plan)
     divide_mixed_means(model, kinds)
@@ -77,7 +80,13 @@ def shard_model(
         env=groups.env,
         device=device,
         plan=move_to_group(plan_for(model, plan), layout, layout.group_of(groups.rank), device),
-        sharders=[EmbeddingBagCollectionSharder(fused_params=optimizer.fused_params())],
+        sharders=[
+            EmbeddingBagCollectionSharder(
+                # Stochastic rounding, FBGEMM's default for fp16 tables, would not repeat.
+                fused_params=optimizer.fused_params() | {"stochastic_rounding": False},
+                qcomm_codecs_registry=codecs(exchange, device),
+            )
+        ],
         init_parameters=False,
     )
     tables = [weight for _, weight in data_parallel_tables(module)]

@@ -28,6 +28,7 @@ ShardingType = Literal["table_wise", "row_wise", "column_wise", "table_row_wise"
 #: A type by hand, or TorchRec's planner's choice.
 ShardingChoice = Literal[ShardingType, "planned"]
 SyncOptimizerState = Literal["immediate", "delayed"]
+ExchangeDtype = Literal["fp32", "fp16", "bf16"]
 OptimizerName = Literal["sgd", "rowwise_adagrad", "momentum_scaled_rowwise_adagrad"]
 
 
@@ -63,7 +64,7 @@ class TableSpec(Frozen):
     dim: Annotated[int, Field(strict=True, ge=4, le=1024, multiple_of=4)]
     features: Annotated[tuple[Name, ...], Field(min_length=1)]
     pooling: Literal["sum", "mean"] = "sum"
-    dtype: Literal["fp32"] = "fp32"
+    dtype: Literal["fp32", "fp16"] = "fp32"
     #: Ids that a feature holds per sample (what TorchRec's planner calls the pooling factor).
     pooling_factor: Annotated[float, Field(gt=0)] = 1.0
 
@@ -282,6 +283,8 @@ class RunSpec(Frozen):
     implementation: str = "reference_2d"
     layout: LayoutSpec = LayoutSpec()
     optimizer: OptimizerSpec = OptimizerSpec()
+    #: In what precision pooled vectors and their gradients travel inside a sharding group.
+    exchange_dtype: ExchangeDtype = "fp32"
     #: How replicas are averaged; ``dense`` is an all-reduce of whole tables.
     sync: Literal["dense"] = "dense"
     #: Steps from one sync to the next.
@@ -316,9 +319,20 @@ class RunSpec(Frozen):
                     "the workload has no such table.",
                     f"Use one of {sorted(known)}.",
                 )
+        self._moments_are_not_halves()
         self._syncs_can_be_measured()
         self._shards_are_not_empty()
         return self
+
+    def _moments_are_not_halves(self) -> None:
+        for table in self.workload.tables:
+            if table.dtype == "fp16" and self.layout.sharding_of(table.name) == "data_parallel":
+                raise InvalidConfiguration(
+                    f"tables.{table.name}.dtype",
+                    table.dtype,
+                    "data-parallel tables keep moments in their own dtype, where squared gradients vanish.",
+                    "Use fp32, or another sharding type for this table.",
+                )
 
     def _syncs_can_be_measured(self) -> None:
         if self.sync_optimizer_state == "delayed" and self.optimizer.name == "sgd":

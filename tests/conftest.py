@@ -6,6 +6,7 @@ import signal
 from collections.abc import Callable, Iterator
 
 import pytest
+from hypothesis import settings
 
 from tests.helpers.distributed import World
 
@@ -21,3 +22,7 @@ def world() -> Iterator[Callable[[int], World]]:
 
 # A shell that starts the tests in the background has SIGINT ignored, and so would every process they start.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# The same examples each time, on machines of any speed, and no files left behind.
+settings.register_profile("repeatable", derandomize=True, deadline=None, database=None)
+settings.load_profile("repeatable")

@@ -14,6 +14,7 @@ from suite.implementation import BUILT_IN
 from suite.session import LAUNCHERS
 from suite.spec import (
     DenseOptimizerSpec,
+    ExchangeDtype,
     OptimizerName,
     RunSpec,
     Scaling,
@@ -81,6 +82,13 @@ class RunOptions:
             f"{', '.join(get_args(ShardingChoice))}.",
         ),
     ] = None
+    exchange_dtype: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help=f"In what precision pooled vectors travel in a group. {_one_of(get_args(ExchangeDtype))}",
+        ),
+    ] = None
     optimizer: Annotated[
         str | None,
         typer.Option(metavar="NAME", help=f"Of the embedding tables. {_one_of(get_args(OptimizerName))}"),
@@ -138,6 +146,7 @@ class RunOptions:
         }
         run = {
             "implementation": self.implementation,
+            "exchange_dtype": self.exchange_dtype,
             "sync": self.sync,
             "sync_interval": self.sync_interval,
             "sync_optimizer_state": self.sync_optimizer_state,

@@ -147,6 +147,7 @@ def _notes(outcomes: Sequence[Outcome]) -> Iterable[str]:
         if concerned:
             where = "all" if len(concerned) == len(outcomes) > 1 else ", ".join(concerned)
             yield f"{flag} ({where}): {text}."
+    yield from sorted({_one_d(o.run) for o in outcomes if o.run.layout.replica_groups == 1})
     for outcome in outcomes:
         if outcome.record is not None and outcome.run.layout.is_planned:
             yield f"{label(outcome.run)}: planned by TorchRec as {in_words(outcome.record.sharding)}."
@@ -167,6 +168,15 @@ def _notes(outcomes: Sequence[Outcome]) -> Iterable[str]:
         yield f"[low, high] holds the median over launches with {' or '.join(confidences)} confidence."
     if any(i.confidence is None for i in intervals):
         yield "one launch has no interval; --launches 5 or more shows the spread."
+
+
+def _one_d(run: RunSpec) -> str:
+    """Which 1D it was: there are stronger and weaker ones."""
+    otherwise = "".join(f", {table} {kind}" for table, kind in run.layout.sharding_by_table.items())
+    return (
+        f"1D is {run.implementation}, tables {run.layout.sharding}{otherwise}, "
+        f"vectors exchanged in {run.exchange_dtype}."
+    )
 
 
 def comparison_table(rows: Sequence[MetricComparison]) -> Table:

@@ -46,7 +46,9 @@ class Baseline1D(ShardedImplementation):
         groups = make_groups(run.layout.ranks(), device, timedelta(seconds=run.stall_timeout_s))
         model = build_model(run.workload, run.seed, device)
         plan = sharding_plan(run, model, device)
-        sharded = shard_model(model, groups, plan, embedding_optimizer(run), run.seed, device)
+        sharded = shard_model(
+            model, groups, plan, embedding_optimizer(run), run.seed, device, run.exchange_dtype
+        )
         dense = KeyedOptimizerWrapper(
             dense_parameters(sharded.module),
             lambda parameters: dense_optimizer(run.optimizer.dense, parameters),

@@ -20,7 +20,7 @@ def build_model(workload: WorkloadSpec, seed: int, device: torch.device) -> nn.M
     """
     model_spec = workload.model
     if model_spec.factory is None:
-        tables = [Table(t.name, t.rows, t.dim, t.features, t.pooling) for t in workload.tables]
+        tables = [Table(t.name, t.rows, t.dim, t.features, t.pooling, t.dtype) for t in workload.tables]
         return build_dlrm(
             tables, model_spec.dense_features, model_spec.bottom_mlp, model_spec.over_mlp, seed, device
         )
@@ -39,17 +39,25 @@ def _check_tables(model: object, workload: WorkloadSpec) -> None:
             "model.factory", factory, f"it returned {type(model).__name__}.", "Return an nn.Module."
         )
     have = {
-        (c.name, c.num_embeddings, c.embedding_dim, tuple(c.feature_names), c.pooling.value.lower())
+        (
+            c.name,
+            c.num_embeddings,
+            c.embedding_dim,
+            tuple(c.feature_names),
+            c.pooling.value.lower(),
+            c.data_type.value.lower(),
+        )
         for collection in embedding_collections(model).values()
         for c in collection.embedding_bag_configs()
     }
-    want = {(t.name, t.rows, t.dim, t.features, t.pooling) for t in workload.tables}
+    want = {(t.name, t.rows, t.dim, t.features, t.pooling, t.dtype) for t in workload.tables}
     if have != want:
         differing = sorted({name for name, *_ in have ^ want})
         raise ConfigError(
             "model.factory",
             factory,
-            f"its tables {differing} are not those of the workload (name, rows, dim, features, pooling).",
+            f"its tables {differing} are not those of the workload (name, rows, dim, features, pooling, "
+            "dtype).",
             "Build the EmbeddingBagCollections from workload.tables.",
         )
     on_device = [

@@ -33,7 +33,9 @@ class Reference2D(ShardedImplementation):
         groups = make_groups(run.layout.ranks(), device, timedelta(seconds=run.stall_timeout_s))
         model = build_model(run.workload, run.seed, device)
         plan = sharding_plan(run, model, device)
-        sharded = shard_model(model, groups, plan, embedding_optimizer(run), run.seed, device)
+        sharded = shard_model(
+            model, groups, plan, embedding_optimizer(run), run.seed, device, run.exchange_dtype
+        )
         dense = dense_optimizer(run.optimizer.dense, dense_parameters(sharded.module).values())
         self._adopt(sharded, plan, dense, groups.sharding)
         self._optimizers = [dense] if sharded.unfused is None else [dense, sharded.unfused]

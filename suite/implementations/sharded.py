@@ -13,6 +13,7 @@ from torchrec.optim.optimizers import in_backward_optimizer_filter
 
 from reference_impl.batch import Batch
 from reference_impl.data_parallel import data_parallel_tables
+from reference_impl.exchange import codecs
 from reference_impl.optimizer import EmbeddingOptimizer
 from reference_impl.plan import plan_of_tables, sharding_types
 from reference_impl.sharded_model import ShardedModel
@@ -22,7 +23,7 @@ from suite.implementation import Implementation
 from suite.implementations.model import build_model
 from suite.implementations.planning import plan_in_time
 from suite.record import TableSharding
-from suite.spec import DenseOptimizerSpec, RunSpec
+from suite.spec import DenseOptimizerSpec, RunSpec, config_errors
 
 #: Prefixes of the profiler ranges that TorchRec and FBGEMM emit, by component. Ranges may nest: ids and
 #: lengths travel inside the wait for the sizes, for example.
@@ -71,6 +72,8 @@ class ShardedImplementation(Implementation):
                         "one replica group has nothing to sync.",
                         "Leave it out, or use --replica-groups 2 or more.",
                     )
+        with config_errors():
+            codecs(run.exchange_dtype, torch.device(run.device))
         if run.workload.model.factory is not None or run.layout.is_planned:
             model = build_model(run.workload, run.seed, torch.device("cpu"))
             if run.layout.is_planned:

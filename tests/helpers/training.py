@@ -54,6 +54,8 @@ SPECIAL_SHARDING = {
     "row_mean_beside_columns": {"tags": "row_wise"}
     | dict.fromkeys(("users", "products", "rare"), "column_wise"),
     "column_mean_beside_rows": {"users": "row_wise", "products": "row_wise", "tags": "column_wise"},
+    # TorchRec's planner chooses.
+    "planned": {},
     "table_mean_beside_columns": dict.fromkeys(("users", "products", "rare"), "column_wise"),
 }
 #: Large steps, so that ten of them move the tables far more than the tolerance of any comparison; an
@@ -82,6 +84,8 @@ class Case:
     sync_interval: int = 1
     sync_optimizer_state: str = "immediate"
     ranks_per_host: int | None = None
+    exchange_dtype: str = "fp32"
+    table_dtype: str = "fp32"
 
     def __str__(self) -> str:
         default = Case(self.world_size, self.sharding)
@@ -104,6 +108,10 @@ class Case:
             words.append(self.sync_optimizer_state)
         if self.ranks_per_host is not None:
             words.append(f"H{self.ranks_per_host}")
+        if self.exchange_dtype != "fp32":
+            words.append(f"exchange-{self.exchange_dtype}")
+        if self.table_dtype != "fp32":
+            words.append(f"tables-{self.table_dtype}")
         return "-".join(words)
 
     def but(self, **changes: Any) -> Case:
@@ -123,16 +131,18 @@ class Case:
                         "bottom_mlp": [16, DIM],
                         "over_mlp": [16, 8, 1],
                     },
-                    "tables": TABLES,
+                    "tables": [{**t, "dtype": self.table_dtype} for t in TABLES],
                     "data": {"source": "unused:Unused"},
                     "batch": {"global_size": self.global_batch, "per_rank": 1},
                 },
                 "implementation": self.implementation,
+                "exchange_dtype": self.exchange_dtype,
                 "layout": {
                     "world_size": self.world_size,
                     "replica_groups": self.replica_groups,
                     "placement": self.placement,
                     "ranks_per_host": self.ranks_per_host,
+                    "sharding": "planned" if self.sharding == "planned" else "table_wise",
                     "sharding_by_table": (SHARDING | SPECIAL_SHARDING)[self.sharding],
                 },
                 "optimizer": {
@@ -166,6 +176,7 @@ class Trained:
         losses: the local loss of every step (sum over local samples times T / G).
         digests: after every step, for each shard of this rank the hash of its weights' and moments' bits.
         ended: the same after ``sync_replicas()``.
+        sharding: by table, its sharding type and column shards.
     """
 
     initial: dict[str, torch.Tensor]
@@ -173,6 +184,7 @@ class Trained:
     losses: list[float]
     digests: list[dict[ShardKey, str]]
     ended: dict[ShardKey, str]
+    sharding: dict[str, tuple[str, int]]
 
 
 @functools.cache
@@ -227,7 +239,8 @@ def train(case: Case) -> Trained:
         losses.append(float(model.train_step(batch)))
         digests.append(_digests(model))
     model.sync_replicas()
-    return Trained(initial, dict(model.gather_weights()), losses, digests, _digests(model))
+    sharding = {t.table: (t.sharding, t.column_shards) for t in model.sharding()}
+    return Trained(initial, dict(model.gather_weights()), losses, digests, _digests(model), sharding)
 
 
 def _digests(model: Any) -> dict[ShardKey, str]:
