@@ -16,7 +16,7 @@ PIP     := $(BIN)/python -m pip install --quiet --disable-pip-version-check $(PI
 FBGEMM  := $(if $(filter cuda,$(DEVICE)),fbgemm-gpu,fbgemm-gpu-cpu)
 OTHER   := $(if $(filter cuda,$(DEVICE)),fbgemm-gpu-cpu,fbgemm-gpu)
 
-.PHONY: setup bench bench-overhead test test-slow lint format schema clean
+.PHONY: setup bench bench-overhead test test-oracle test-slow lint format schema clean
 
 setup: $(READY)
 
@@ -45,6 +45,10 @@ bench-overhead: setup
 
 test: setup lint
 	$(BIN)/python -m pytest -m 'not slow'
+
+# The whole matrix of sharding types, layouts, optimizers and sync schedules against the oracle.
+test-oracle: setup
+	$(BIN)/python -m pytest tests/reference_impl/test_oracle.py
 
 test-slow: setup
 	$(BIN)/python -m pytest -m slow

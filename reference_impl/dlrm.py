@@ -12,7 +12,7 @@ from typing import Literal
 
 import torch
 from torchrec.models.dlrm import DLRM, DLRM_DCN
-from torchrec.modules.embedding_configs import EmbeddingBagConfig, EmbeddingConfig, PoolingType
+from torchrec.modules.embedding_configs import DataType, EmbeddingBagConfig, EmbeddingConfig, PoolingType
 from torchrec.modules.embedding_modules import EmbeddingBagCollection, EmbeddingCollection
 
 
@@ -25,6 +25,7 @@ class Table:
     dim: int
     features: tuple[str, ...]
     pooling: Literal["sum", "mean", "none"] = "sum"
+    dtype: Literal["fp32", "fp16"] = "fp32"
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,7 @@ def embedding_collection(tables: Sequence[Table]) -> EmbeddingBagCollection:
                 num_embeddings=t.rows,
                 embedding_dim=t.dim,
                 feature_names=list(t.features),
+                data_type=DataType.FP16 if t.dtype == "fp16" else DataType.FP32,
                 pooling=PoolingType.MEAN if t.pooling == "mean" else PoolingType.SUM,
             )
             for t in tables

@@ -21,16 +21,20 @@ class ProcessGroups:
     Attributes:
         layout: the integers the groups were made from.
         rank: this rank, in [0, T).
+        world: all T ranks.
         sharding: the N ranks that share one copy of the tables with this rank; the all-to-alls run here.
         replica: the M ranks that hold the same shards; weights are averaged here. None in 1D.
         env: what TorchRec shards by.
+        timeout: of every group.
     """
 
     layout: RankLayout
     rank: int
+    world: dist.ProcessGroup
     sharding: dist.ProcessGroup
     replica: dist.ProcessGroup | None
     env: ShardingEnv
+    timeout: timedelta
 
 
 def make_groups(layout: RankLayout, device: torch.device, timeout: timedelta) -> ProcessGroups:
@@ -55,7 +59,7 @@ def make_groups(layout: RankLayout, device: torch.device, timeout: timedelta) ->
         )
     rank = dist.get_rank()
     if layout.replica_groups == 1:
-        return ProcessGroups(layout, rank, world, None, ShardingEnv.from_process_group(world))
+        return ProcessGroups(layout, rank, world, world, None, ShardingEnv.from_process_group(world), timeout)
 
     columns = [list(layout.replica_set(index)) for index in range(layout.group_size)]
     sharding, _ = dist.new_subgroups_by_enumeration([list(row) for row in layout.mesh()], timeout=timeout)
@@ -71,7 +75,8 @@ def make_groups(layout: RankLayout, device: torch.device, timeout: timedelta) ->
         replica_pg=replica,
         global_pg=world,
         device_mesh=mesh,
+        node_group_size=layout.group_ranks_per_host,
         # TorchRec's name for the contiguous placement: there the replica all-reduce crosses hosts.
         use_inter_host_allreduce=layout.placement == "contiguous",
     )
-    return ProcessGroups(layout, rank, sharding, replica, env)
+    return ProcessGroups(layout, rank, world, sharding, replica, env, timeout)

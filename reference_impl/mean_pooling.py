@@ -1,8 +1,9 @@
 """Mean pooling that is right in every mixture of sharding types: the sum, divided by the bag's length.
 
-TorchRec 1.8 divides row-wise mean tables after the exchange (a row's owner does not see the whole bag), by
-a divisor that it also applies to features of other sharding types in the same collection. So a collection
-in which they meet pools by sum, inside TorchRec, and is divided here, on the sample's own rank.
+TorchRec 1.8 divides row-wise and table-row-wise mean tables after the exchange (a row's owner does not see
+the whole bag), by a divisor that it also applies to features of other sharding types in the same collection;
+and it does not divide grid tables after the exchange at all, but each part of a bag by its own length. So a
+collection where either happens pools by sum, inside TorchRec, and is divided here, on the sample's own rank.
 """
 
 from __future__ import annotations
@@ -60,6 +61,7 @@ def divide_mixed_means(model: nn.Module, sharding: Mapping[str, ShardingType]) -
         if not isinstance(collection, EmbeddingBagCollection):
             continue
         configs = collection.embedding_bag_configs()
-        row_wise_mean = any(c.pooling is PoolingType.MEAN and sharding[c.name] == "row_wise" for c in configs)
-        if row_wise_mean and len({sharding[c.name] for c in configs}) > 1:
+        means = {sharding[c.name] for c in configs if c.pooling is PoolingType.MEAN}
+        mixed = len({sharding[c.name] for c in configs}) > 1
+        if "grid" in means or (mixed and means & {"row_wise", "table_row_wise"}):
             model.set_submodule(path, MeanBySum(collection))

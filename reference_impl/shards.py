@@ -11,8 +11,11 @@ from dataclasses import dataclass
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.nn.parallel import DistributedDataParallel
 from torchrec.distributed.embedding import ShardedEmbeddingCollection
 from torchrec.distributed.embeddingbag import ShardedEmbeddingBagCollection
+
+from reference_impl.data_parallel import data_parallel_tables
 
 
 @dataclass(frozen=True)
@@ -26,6 +29,7 @@ class TableShard:
         weight: view of FBGEMM's storage, shape [block rows, block columns].
         states: views of the optimizer's state tensors, each of shape [block rows] or [block rows, block
             columns] (``optimizer.KINDS`` says which); none for SGD.
+        on_all_ranks: every rank of the group has this block: a data-parallel table.
     """
 
     table: str
@@ -34,15 +38,23 @@ class TableShard:
     column_offset: int
     weight: torch.Tensor
     states: tuple[torch.Tensor, ...]
+    on_all_ranks: bool = False
 
 
-def local_shards(model: nn.Module) -> list[TableShard]:
-    """The shards of this rank, in an order that is the same on all ranks of a replica set."""
+def local_shards(model: nn.Module, unfused: torch.optim.Optimizer | None = None) -> list[TableShard]:
+    """The shards of this rank, in an order that is the same on all ranks of a replica set.
+
+    Args:
+        model: sharded.
+        unfused: of its data-parallel tables, if it has any.
+    """
     found = []
     for module in model.modules():
         if not isinstance(module, ShardedEmbeddingBagCollection | ShardedEmbeddingCollection):
             continue
         for lookup in module._lookups:
+            if isinstance(lookup, DistributedDataParallel):
+                continue
             for kernel in lookup._emb_modules:
                 tbe = kernel.emb_module
                 states = tbe.split_optimizer_states()
@@ -54,6 +66,11 @@ def local_shards(model: nn.Module) -> list[TableShard]:
                     found.append(
                         TableShard(config.name, config.num_embeddings, row, column, weight, of_table)
                     )
+    for table, weight in data_parallel_tables(model):
+        sums = unfused.state[weight].get("sum") if unfused is not None else None
+        # A row-wise moment comes as [rows, 1].
+        of_table = () if sums is None else (sums.view(-1) if sums.shape[1:] == (1,) else sums,)
+        found.append(TableShard(table, len(weight), 0, 0, weight, of_table, on_all_ranks=True))
     return found
 
 
@@ -70,6 +87,7 @@ def gather_tables(
     mine = [
         (s.table, s.row_offset, s.column_offset, [t.detach().cpu().clone() for t in (s.weight, *s.states)])
         for s in shards
+        if not s.on_all_ranks or dist.get_rank(group) == 0
     ]
     everyone: list[list] = [[] for _ in range(dist.get_world_size(group))]
     dist.all_gather_object(everyone, mine, group=group)

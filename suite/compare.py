@@ -204,7 +204,8 @@ def _notes(before: Sequence[RunRecord], after: Sequence[RunRecord]) -> list[str]
     if machines[0] != machines[1]:
         notes.append("the two sides ran on different hosts: their times compare hosts, too")
     runs = [records[0].run for records in (before, after)]
-    if runs[0].column_shards != runs[1].column_shards and any(r.columns_matter for r in runs):
+    splits = [records[0].column_shards for records in (before, after)]
+    if splits[0] != splits[1] and any(r.columns_matter for r in runs):
         notes.append(
             "the two sides cut columns into unlike numbers of shards, and a row-wise optimizer keeps a "
             "moment for each: their quality compares two optimizers, too"

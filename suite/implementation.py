@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     import torch
 
     from reference_impl.batch import Batch
+    from suite.record import TableSharding
     from suite.spec import RunSpec
 
 #: The implementations in the tree, by their short names.
@@ -69,6 +70,10 @@ class Implementation(abc.ABC):
     def parameter_bytes(self) -> Mapping[str, int]:
         """Bytes this rank holds: ``embedding_weights``, ``embedding_optimizer_state``,
         ``dense_parameters``, ``dense_optimizer_state``."""
+
+    def sharding(self) -> tuple[TableSharding, ...]:
+        """How the tables were sharded, for the record. Nothing where an implementation does not say."""
+        return ()
 
     @abc.abstractmethod
     def gather_weights(self) -> Mapping[str, torch.Tensor]:

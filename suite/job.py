@@ -13,7 +13,7 @@ from typing import Any
 
 from pydantic import Field
 
-from suite.record import QualityRecord, RankRecord
+from suite.record import QualityRecord, RankRecord, TableSharding
 from suite.spec import Frozen, RunSpec
 
 
@@ -27,10 +27,11 @@ class Job(Frozen):
 
 
 class RankOutput(Frozen):
-    """What a rank leaves behind when it has finished. Rank 0 speaks for all about quality and data."""
+    """What a rank leaves behind when it has finished. Rank 0 speaks for all about quality, sharding, data."""
 
     record: RankRecord
     quality: QualityRecord | None = None
+    sharding: tuple[TableSharding, ...] = ()
     data: dict[str, Any] = Field(default_factory=dict)
 
 

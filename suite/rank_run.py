@@ -83,7 +83,7 @@ def run_rank(job: Job, rank: int, reporter: Reporter) -> RankOutput:
         return RankOutput(record=record)
     # Scoring is rank 0's alone and may take long: the others have been let go.
     score = None if predictions is None else quality(*predictions, data.get("split", "evaluation"))
-    return RankOutput(record=record, quality=score, data=data)
+    return RankOutput(record=record, quality=score, sharding=implementation.sharding(), data=data)
 
 
 def description(source: DataSource, reference: str) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from typing import Any, Final, Literal
 from pydantic import Field
 
 from suite.errors import ErrorReport
-from suite.spec import Frozen, RunSpec
+from suite.spec import Frozen, RunSpec, ShardingType
 
 SCHEMA_VERSION: Final = 1
 
@@ -69,6 +69,17 @@ class RankRecord(Frozen):
     memory: MemoryRecord
 
 
+class TableSharding(Frozen):
+    """How one table was sharded inside a sharding group: by hand as told, or as TorchRec's planner chose."""
+
+    table: str
+    sharding: ShardingType
+    #: Positions in the group, [0, N), of its shards, column shard by column shard.
+    ranks: tuple[int, ...]
+    #: Row-wise optimizers keep a moment for each.
+    column_shards: int
+
+
 class QualityRecord(Frozen):
     """Quality on the evaluation split after the last step, on the scores gathered from all ranks."""
 
@@ -90,6 +101,7 @@ class LaunchRecord(Frozen):
     status: Literal["complete", "failed"]
     ranks: tuple[RankRecord, ...] = ()
     quality: QualityRecord | None = None
+    sharding: tuple[TableSharding, ...] = ()
     #: What the data source says of itself (``DataSource.describe``).
     data: dict[str, Any] = Field(default_factory=dict)
     error: ErrorReport | None = None
@@ -128,3 +140,13 @@ class RunRecord(Frozen):
     environment: EnvironmentRecord
     launches: tuple[LaunchRecord, ...]
     error: ErrorReport | None = None
+
+    @property
+    def sharding(self) -> tuple[TableSharding, ...]:
+        """How the tables were sharded, as the first launch that says so has it."""
+        return next((x.sharding for x in self.launches if x.sharding), ())
+
+    @property
+    def column_shards(self) -> dict[str, int]:
+        """Into how many column shards each table was cut, or by its run would have been."""
+        return {t.table: t.column_shards for t in self.sharding} or self.run.column_shards

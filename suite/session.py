@@ -114,7 +114,8 @@ def plan_sweep(base: RunSpec, world_sizes: Sequence[int], replica_groups: Sequen
     """``base`` at every world size and every number of replica groups that divides it.
 
     M = 1 runs on TorchRec's own 1D, whatever the implementation of ``base``, as what 2D is compared with. It
-    has nothing to sync, so the sync's settings of ``base`` are for M > 1 alone.
+    has nothing to sync, so the sync's settings of ``base`` are for M > 1 alone. Where a host of ``base`` has
+    more ranks than there are, it has them all.
 
     Raises:
         ConfigError: a number named twice, a world size that no M divides, an M that divides no world size,
@@ -144,13 +145,16 @@ def plan_sweep(base: RunSpec, world_sizes: Sequence[int], replica_groups: Sequen
                 "Leave it out, or add 1 to --replica-groups.",
             )
     one_d = {"implementation": SWEEP_1D, "sync_interval": 1, "sync_optimizer_state": "immediate"}
+    on_host = base.layout.ranks_per_host
     return [
         validated(
             RunSpec,
             dict(base)
             | (one_d if m == 1 else {})
             | {
-                "layout": dict(base.layout) | {"world_size": t, "replica_groups": m},
+                "layout": dict(base.layout)
+                | {"world_size": t, "replica_groups": m}
+                | {"ranks_per_host": None if on_host is None else min(on_host, t)},
             },
         )
         for t, m in pairs

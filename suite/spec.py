@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Annotated, Any, Literal, TypeVar
@@ -17,7 +16,7 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from reference_impl.errors import InvalidConfiguration
-from reference_impl.layout import Placement, RankLayout
+from reference_impl.layout import Placement, RankLayout, leaves_none_empty
 from reference_impl.optimizer import KINDS, offered_on
 from reference_impl.optimizer import Name as OptimizerName
 from suite.errors import ConfigError
@@ -27,8 +26,11 @@ Name = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_]*$", max_length=64)]
 Reference = Annotated[str, Field(pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$")]
 Positive = Annotated[int, Field(strict=True, ge=1)]
 Scaling = Literal["strong", "weak"]
-ShardingType = Literal["table_wise", "row_wise", "column_wise"]
+ShardingType = Literal["table_wise", "row_wise", "column_wise", "table_row_wise", "grid", "data_parallel"]
+#: A type by hand, or TorchRec's planner's choice.
+ShardingChoice = Literal[ShardingType, "planned"]
 SyncOptimizerState = Literal["immediate", "delayed"]
+ExchangeDtype = Literal["fp32", "fp16", "bf16"]
 
 
 class Frozen(BaseModel):
@@ -64,7 +66,7 @@ class TableSpec(Frozen):
     features: Annotated[tuple[Name, ...], Field(min_length=1)]
     #: ``none`` gives one vector an id (TorchRec's EmbeddingCollection), for a model of the user's own.
     pooling: Literal["sum", "mean", "none"] = "sum"
-    dtype: Literal["fp32"] = "fp32"
+    dtype: Literal["fp32", "fp16"] = "fp32"
     #: Ids that a feature holds per sample (what TorchRec's planner calls the pooling factor).
     pooling_factor: Annotated[float, Field(gt=0)] = 1.0
 
@@ -187,7 +189,7 @@ class TrainingDefaults(Frozen):
     """What a run of this workload uses where the user says nothing. Not part of the hash."""
 
     optimizer: OptimizerSpec = OptimizerSpec()
-    sharding: ShardingType = "table_wise"
+    sharding: ShardingChoice = "table_wise"
     #: Steps trained in all; the first ``warmup_steps`` of them never enter the step-time statistics.
     steps: Positive = 50
     warmup_steps: Positive = 5
@@ -300,9 +302,14 @@ class LayoutSpec(Frozen):
     world_size: Annotated[int, Field(strict=True, ge=1, le=8192)] = 1
     replica_groups: Positive = 1
     placement: Placement = "interleaved"
-    sharding: ShardingType = "table_wise"
-    #: Tables that are sharded otherwise, by name.
-    sharding_by_table: dict[str, ShardingType] = {}
+    #: H, the ranks of a host, numbered host by host; left out, all are on one. Table-row-wise and grid tables
+    #: are split over the ranks of a host.
+    ranks_per_host: Positive | None = None
+    sharding: ShardingChoice = "table_wise"
+    #: Tables that are sharded otherwise, by name. Beside planned tables, what the planner has to keep to.
+    sharding_by_table: dict[str, ShardingChoice] = {}
+    #: Seconds that TorchRec's planner may take.
+    planner_timeout_s: Annotated[float, Field(gt=0, le=3600)] = 60.0
 
     @model_validator(mode="after")
     def _groups_divide_ranks(self) -> LayoutSpec:
@@ -311,11 +318,16 @@ class LayoutSpec(Frozen):
 
     def ranks(self) -> RankLayout:
         """The integers of this layout."""
-        return RankLayout(self.world_size, self.replica_groups, self.placement)
+        return RankLayout(self.world_size, self.replica_groups, self.placement, self.ranks_per_host)
 
-    def sharding_of(self, table: str) -> ShardingType:
-        """The sharding type of one table."""
+    def sharding_of(self, table: str) -> ShardingChoice:
+        """The sharding type of one table, or that it is planned."""
         return self.sharding_by_table.get(table, self.sharding)
+
+    @property
+    def is_planned(self) -> bool:
+        """Whether TorchRec's planner has a say."""
+        return "planned" in (self.sharding, *self.sharding_by_table.values())
 
 
 class RunSpec(Frozen):
@@ -325,6 +337,8 @@ class RunSpec(Frozen):
     implementation: str = "reference_2d"
     layout: LayoutSpec = LayoutSpec()
     optimizer: OptimizerSpec = OptimizerSpec()
+    #: In what precision pooled vectors and their gradients travel inside a sharding group.
+    exchange_dtype: ExchangeDtype = "fp32"
     #: How replicas are averaged; ``dense`` is an all-reduce of whole tables.
     sync: Literal["dense"] = "dense"
     #: Steps from one sync to the next.
@@ -360,6 +374,8 @@ class RunSpec(Frozen):
                     f"Use one of {sorted(known)}.",
                 )
         self._device_has_the_optimizer()
+        self._unpooled_tables_can_be_sharded()
+        self._moments_are_not_halves()
         self._syncs_can_be_measured()
         self._shards_are_not_empty()
         return self
@@ -372,6 +388,27 @@ class RunSpec(Frozen):
                 f"FBGEMM has no fused kernel of it on {self.device}.",
                 f"Use one of {list(offered_on(self.device))}.",
             )
+
+    def _unpooled_tables_can_be_sharded(self) -> None:
+        for table in self.workload.tables:
+            sharding = self.layout.sharding_of(table.name)
+            if table.pooling == "none" and sharding in ("table_row_wise", "grid", "data_parallel"):
+                raise InvalidConfiguration(
+                    f"layout.sharding_by_table.{table.name}",
+                    sharding,
+                    "the table is unpooled, and unpooled tables are not sharded this way.",
+                    "Use table_wise, row_wise or column_wise.",
+                )
+
+    def _moments_are_not_halves(self) -> None:
+        for table in self.workload.tables:
+            if table.dtype == "fp16" and self.layout.sharding_of(table.name) == "data_parallel":
+                raise InvalidConfiguration(
+                    f"tables.{table.name}.dtype",
+                    table.dtype,
+                    "data-parallel tables keep moments in their own dtype, where squared gradients vanish.",
+                    "Use fp32, or another sharding type for this table.",
+                )
 
     def _syncs_can_be_measured(self) -> None:
         if self.sync_optimizer_state == "delayed" and not KINDS[self.optimizer.name].states:
@@ -394,16 +431,19 @@ class RunSpec(Frozen):
 
     def _shards_are_not_empty(self) -> None:
         # FBGEMM's CPU kernels read past the end of a shard with no rows.
-        n = self.layout.ranks().group_size
+        ranks = self.layout.ranks()
         for table in self.workload.tables:
-            if (
-                self.layout.sharding_of(table.name) == "row_wise"
-                and math.ceil(table.rows / n) * (n - 1) >= table.rows
-            ):
+            sharding = self.layout.sharding_of(table.name)
+            split = {
+                "row_wise": ranks.group_size,
+                "table_row_wise": ranks.group_ranks_per_host,
+                "grid": ranks.group_ranks_per_host,
+            }.get(sharding, 1)
+            if not leaves_none_empty(table.rows, split):
                 raise InvalidConfiguration(
                     f"tables.{table.name}.rows",
                     table.rows,
-                    f"row-wise over {n} ranks leaves a rank without rows.",
+                    f"{sharding} over {split} ranks leaves a rank without rows.",
                     "Shard this table table_wise, or use more replica groups.",
                 )
 
@@ -414,10 +454,11 @@ class RunSpec(Frozen):
 
     @property
     def column_shards(self) -> dict[str, int]:
-        """Into how many column shards each table is cut: 1 where it is not column-wise."""
+        """Into how many column shards each table is cut by hand: 1 where no column is, or it is planned."""
         ranks = self.layout.ranks()
+        cuts = {"column_wise": ranks.column_shards, "grid": ranks.grid_columns}
         return {
-            t.name: ranks.column_shards(t.dim) if self.layout.sharding_of(t.name) == "column_wise" else 1
+            t.name: cuts[kind](t.dim) if (kind := self.layout.sharding_of(t.name)) in cuts else 1
             for t in self.workload.tables
         }
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import settings
 
 from tests.helpers.distributed import World
 
@@ -40,3 +41,7 @@ def trained(world: Callable[[int], World]) -> Callable[[Case], list[Trained]]:
 
 # A shell that starts the tests in the background has SIGINT ignored, and so would every process they start.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# The same examples each time, on machines of any speed, and no files left behind.
+settings.register_profile("repeatable", derandomize=True, deadline=None, database=None)
+settings.load_profile("repeatable")

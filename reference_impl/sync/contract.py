@@ -28,13 +28,30 @@ class NoSync(ReplicaSync):
         """Nothing to do."""
 
 
+class Together(ReplicaSync):
+    """Several syncs, one after the other: what is averaged over unlike groups."""
+
+    def __init__(self, parts: Sequence[ReplicaSync]) -> None:
+        self._parts = parts
+
+    def average(self) -> None:
+        """See the contract."""
+        for part in self._parts:
+            part.average()
+
+    def held_bytes(self) -> int:
+        """Of all parts."""
+        return sum(part.held_bytes() for part in self._parts)
+
+
 @torch.no_grad()
 def average_(tensors: Sequence[torch.Tensor], replica: dist.ProcessGroup) -> None:
-    """Replaces tensors by their mean over the group, in one coalesced all-reduce.
+    """Replaces tensors by their mean over the group, in one coalesced all-reduce a dtype.
 
-    A sum, then a division: gloo has no mean.
+    A sum, then a division: gloo has no mean. A rank of a large group may hold no table; then its replicas
+    hold none.
     """
-    if not tensors:  # a rank of a large group may hold no table, and then its replicas hold none
-        return
-    replica.allreduce_coalesced(list(tensors)).wait()
-    torch._foreach_div_(list(tensors), replica.size())
+    for dtype in dict.fromkeys(tensor.dtype for tensor in tensors):
+        alike = [tensor for tensor in tensors if tensor.dtype == dtype]
+        replica.allreduce_coalesced(alike).wait()
+        torch._foreach_div_(alike, replica.size())

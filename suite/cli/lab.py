@@ -23,11 +23,6 @@ from suite.spec import SyncOptimizerState, WorkloadSpec, validated
 OPTIMIZERS = ", ".join(get_args(VirtualOptimizerName))
 MOST_SEEDS = 1000
 
-Workload = Annotated[
-    str,
-    typer.Argument(metavar="WORKLOAD", help="A name (`sparse2d workloads`), module:function or file.toml."),
-]
-
 
 @dataclass(frozen=True)
 class LabOptions:

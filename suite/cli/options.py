@@ -15,9 +15,10 @@ from suite.implementation import BUILT_IN
 from suite.session import LAUNCHERS
 from suite.spec import (
     DenseOptimizerSpec,
+    ExchangeDtype,
     RunSpec,
     Scaling,
-    ShardingType,
+    ShardingChoice,
     SyncOptimizerState,
     WorkloadSpec,
     validated,
@@ -51,6 +52,15 @@ class RunOptions:
         str | None,
         typer.Option(metavar="NAME", help=f"Which ranks form a group. {_one_of(PLACEMENTS)}"),
     ] = None
+    ranks_per_host: Annotated[
+        int | None,
+        typer.Option(
+            help="Ranks of a host: table_row_wise and grid tables are split over them.  [default: all ranks]"
+        ),
+    ] = None
+    planner_timeout: Annotated[
+        float | None, typer.Option(help="Seconds that TorchRec's planner may take.  [default: 60]")
+    ] = None
     sync: Annotated[
         str | None, typer.Option(metavar="NAME", help="How replicas are averaged. One of dense.")
     ] = None
@@ -69,8 +79,16 @@ class RunOptions:
         str | None,
         typer.Option(
             metavar=SHARDING_GRAMMAR,
-            help="How tables are split inside a group, and those that are split otherwise. TYPE is one of "
-            f"{', '.join(get_args(ShardingType))}.",
+            help="How tables are split inside a group, and those that are split otherwise. planned lets "
+            "TorchRec's planner choose, beside what is named. TYPE is one of "
+            f"{', '.join(get_args(ShardingChoice))}.",
+        ),
+    ] = None
+    exchange_dtype: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help=f"In what precision pooled vectors travel in a group. {_one_of(get_args(ExchangeDtype))}",
         ),
     ] = None
     optimizer: Annotated[
@@ -127,9 +145,16 @@ class RunOptions:
             ConfigError: naming the field of the run that is wrong.
         """
         defaults = workload.defaults
-        layout = {"world_size": world_size, "replica_groups": replica_groups, "placement": self.placement}
+        layout = {
+            "world_size": world_size,
+            "replica_groups": replica_groups,
+            "placement": self.placement,
+            "ranks_per_host": self.ranks_per_host,
+            "planner_timeout_s": self.planner_timeout,
+        }
         run = {
             "implementation": self.implementation,
+            "exchange_dtype": self.exchange_dtype,
             "sync": self.sync,
             "sync_interval": self.sync_interval,
             "sync_optimizer_state": self.sync_optimizer_state,
@@ -152,7 +177,7 @@ class RunOptions:
             },
         )
 
-    def _sharding(self, default: ShardingType) -> dict[str, Any]:
+    def _sharding(self, default: ShardingChoice) -> dict[str, Any]:
         if self.sharding is None:
             return {"sharding": default}
         first, *others = self.sharding.split(",")
@@ -168,12 +193,12 @@ class RunOptions:
                 )
             tables[table] = kind
         for kind in (first, *tables.values()):
-            if kind not in get_args(ShardingType):
+            if kind not in get_args(ShardingChoice):
                 raise ConfigError(
                     "sharding",
                     self.sharding,
                     f"{kind!r} is no sharding type.",
-                    f"Write {SHARDING_GRAMMAR}; TYPE is one of {list(get_args(ShardingType))}.",
+                    f"Write {SHARDING_GRAMMAR}; TYPE is one of {list(get_args(ShardingChoice))}.",
                 )
         return {"sharding": first, "sharding_by_table": tables}
 

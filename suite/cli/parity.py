@@ -9,8 +9,9 @@ from rich.console import Console
 
 from suite.catalog import load_workload
 from suite.cli.failures import VERDICT_FAILED, relative
-from suite.cli.lab import OPTIMIZERS, LabOptions, Workload, checked_seeds, train_all
+from suite.cli.lab import OPTIMIZERS, LabOptions, checked_seeds, train_all
 from suite.cli.lab_tables import show_parity
+from suite.cli.run import Workload
 from suite.cli.streams import messages
 from suite.cli.verb import Result, verb
 from suite.environment import capture

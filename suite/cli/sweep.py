@@ -54,7 +54,9 @@ def sweep(
     if len(set(workloads)) < len(workloads):
         raise ConfigError("workload", workloads, "a workload is named twice.", "Name each workload once.")
     specs = [load_workload(name, options.data) for name in workloads]
-    runs = [run for spec in specs for run in session.plan_sweep(options.build(spec), *sizes)]
+    one_host = max(1, options.ranks_per_host or 1)
+    bases = [options.build(spec, world_size=one_host) for spec in specs]
+    runs = [run for base in bases for run in session.plan_sweep(base, *sizes)]
     console = messages()
 
     def tell(index: int, outcome: session.Outcome) -> None:

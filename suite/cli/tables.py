@@ -11,6 +11,7 @@ from rich.table import Table
 from suite.cli.documents import QUALITY, summary
 from suite.compare import Comparison, MetricComparison
 from suite.environment import EnvironmentDifference
+from suite.record import TableSharding
 from suite.session import Outcome
 from suite.spec import RunSpec
 from suite.statistics import Interval, Verdict
@@ -78,6 +79,14 @@ def label(run: RunSpec) -> str:
     return f"2D T={layout.world_size} M={layout.replica_groups}{interval}{state}"
 
 
+def in_words(sharding: Sequence[TableSharding]) -> str:
+    """``row_wise user, item; data_parallel hour``."""
+    kinds: dict[str, list[str]] = {}
+    for table in sharding:
+        kinds.setdefault(table.sharding, []).append(table.table)
+    return "; ".join(f"{kind} {', '.join(tables)}" for kind, tables in kinds.items())
+
+
 def runs_table(outcomes: Sequence[Outcome]) -> Table:
     """Configurations of one workload side by side, 2D beside 1D at the same world size.
 
@@ -138,7 +147,15 @@ def _notes(outcomes: Sequence[Outcome]) -> Iterable[str]:
         if concerned:
             where = "all" if len(concerned) == len(outcomes) > 1 else ", ".join(concerned)
             yield f"{flag} ({where}): {text}."
-    splits = {tuple(o.run.column_shards.values()) for o in outcomes if o.run.columns_matter}
+    yield from sorted({_one_d(o.run) for o in outcomes if o.run.layout.replica_groups == 1})
+    for outcome in outcomes:
+        if outcome.record is not None and outcome.run.layout.is_planned:
+            yield f"{label(outcome.run)}: planned by TorchRec as {in_words(outcome.record.sharding)}."
+    splits = {
+        tuple(sorted(o.record.column_shards.items()))
+        for o in outcomes
+        if o.record is not None and o.run.columns_matter
+    }
     if len(splits) > 1:
         yield (
             "columns are cut into unlike numbers of shards, and a row-wise optimizer keeps a moment for "
@@ -157,6 +174,15 @@ def _notes(outcomes: Sequence[Outcome]) -> Iterable[str]:
         yield f"[low, high] holds the median over launches with {' or '.join(confidences)} confidence."
     if any(i.confidence is None for i in intervals):
         yield "one launch has no interval; --launches 5 or more shows the spread."
+
+
+def _one_d(run: RunSpec) -> str:
+    """Which 1D it was: there are stronger and weaker ones."""
+    otherwise = "".join(f", {table} {kind}" for table, kind in run.layout.sharding_by_table.items())
+    return (
+        f"1D is {run.implementation}, tables {run.layout.sharding}{otherwise}, "
+        f"vectors exchanged in {run.exchange_dtype}."
+    )
 
 
 def comparison_table(rows: Sequence[MetricComparison]) -> Table:

@@ -1,24 +1,23 @@
 """TorchRec's own 1D: DistributedModelParallel over all T ranks, with TorchRec's optimizers and train loop.
 
-It uses the workload's model, the hand-made plan and the initial tables of ``reference_impl``, so that
-what is compared is the same training; nothing of the 2D machinery is in its step.
+It is sharded by ``reference_impl``'s M = 1: TorchRec's module, a plan and initial tables, so that what is
+compared is the same training; nothing of the 2D machinery is in its step.
 """
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import torch
-import torch.distributed as dist
 from torch import nn
-from torchrec.distributed.model_parallel import DistributedModelParallel
-from torchrec.distributed.types import ShardingEnv
 from torchrec.optim.keyed import CombinedOptimizer, KeyedOptimizerWrapper
 
-from reference_impl import initial_weights
 from reference_impl.batch import Batch
-from reference_impl.mean_pooling import divide_mixed_means
-from reference_impl.plan import move_to_group, plan_one_group, table_sharders
+from reference_impl.groups import make_groups
+from reference_impl.sharded_model import shard_model
 from suite.errors import ConfigError
 from suite.implementations.model import build_model
+from suite.implementations.planning import sharding_plan
 from suite.implementations.sharded import (
     ShardedImplementation,
     dense_optimizer,
@@ -44,47 +43,34 @@ class Baseline1D(ShardedImplementation):
             )
 
     def __init__(self, run: RunSpec, device: torch.device) -> None:
-        world = dist.group.WORLD
-        assert world is not None  # the contract: the default process group is initialised
+        groups = make_groups(run.layout.ranks(), device, timedelta(seconds=run.stall_timeout_s))
         model = build_model(run.workload, run.seed, device)
-        optimizer = embedding_optimizer(run)
-        sharding = {t.name: run.layout.sharding_of(t.name) for t in run.workload.tables}
-        divide_mixed_means(model, sharding)
-        layout = run.layout.ranks()
-        plan = plan_one_group(model, sharding, layout, device)
-        sharded = DistributedModelParallel(
-            model,
-            env=ShardingEnv.from_process_group(world),
-            device=device,
-            plan=move_to_group(plan, layout, 0, device),
-            sharders=table_sharders(optimizer.fused_params()),
-            init_parameters=False,
+        plan = sharding_plan(run, model, device)
+        sharded = shard_model(
+            model, groups, plan, embedding_optimizer(run), run.seed, device, run.exchange_dtype
         )
-        wrapper = KeyedOptimizerWrapper(
-            dense_parameters(sharded), lambda parameters: dense_optimizer(run.optimizer.dense, parameters)
+        dense = KeyedOptimizerWrapper(
+            dense_parameters(sharded.module),
+            lambda parameters: dense_optimizer(run.optimizer.dense, parameters),
         )
-        self._optimizer = CombinedOptimizer([sharded.fused_optimizer, wrapper])
-        self._adopt(sharded, wrapper, world)
-        for shard in self.shards:
-            initial_weights.fill_(
-                shard.weight.detach(),
-                run.seed,
-                shard.table,
-                shard.rows,
-                shard.row_offset,
-                shard.column_offset,
-            )
-            optimizer.start_(shard.states)
+        self._adopt(sharded, plan, dense, groups.sharding)
+        self._optimizers: list[torch.optim.Optimizer] = [
+            CombinedOptimizer([sharded.module.fused_optimizer, dense])
+        ]
+        if sharded.unfused is not None:
+            self._optimizers.append(sharded.unfused)
 
     def train_step(self, batch: Batch) -> torch.Tensor:
         """See the contract."""
-        self._optimizer.zero_grad()
+        for optimizer in self._optimizers:
+            optimizer.zero_grad()
         logits = batch.logits_of(self.model(batch.dense, batch.sparse))
         loss = batch.loss_scale * nn.functional.binary_cross_entropy_with_logits(
             logits, batch.labels, reduction="sum"
         )
         loss.backward()
-        self._optimizer.step()
+        for optimizer in self._optimizers:
+            optimizer.step()
         return loss.detach()
 
     def sync_replicas(self) -> None:

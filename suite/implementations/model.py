@@ -21,7 +21,7 @@ def build_model(workload: WorkloadSpec, seed: int, device: torch.device) -> nn.M
     """
     model_spec = workload.model
     if model_spec.factory is None:
-        tables = [Table(t.name, t.rows, t.dim, t.features, t.pooling) for t in workload.tables]
+        tables = [Table(t.name, t.rows, t.dim, t.features, t.pooling, t.dtype) for t in workload.tables]
         cross = None
         if model_spec.cross is not None:
             cross = CrossLayers(model_spec.cross.layers, model_spec.cross.low_rank)
@@ -43,17 +43,25 @@ def _check_tables(model: object, workload: WorkloadSpec) -> None:
             "model.factory", factory, f"it returned {type(model).__name__}.", "Return an nn.Module."
         )
     have = {
-        (c.name, c.num_embeddings, c.embedding_dim, tuple(c.feature_names), _pooling(c))
+        (
+            c.name,
+            c.num_embeddings,
+            c.embedding_dim,
+            tuple(c.feature_names),
+            _pooling(c),
+            c.data_type.value.lower(),
+        )
         for collection in embedding_collections(model).values()
         for c in table_configs(collection)
     }
-    want = {(t.name, t.rows, t.dim, t.features, t.pooling) for t in workload.tables}
+    want = {(t.name, t.rows, t.dim, t.features, t.pooling, t.dtype) for t in workload.tables}
     if have != want:
         differing = sorted({name for name, *_ in have ^ want})
         raise ConfigError(
             "model.factory",
             factory,
-            f"its tables {differing} are not those of the workload (name, rows, dim, features, pooling).",
+            f"its tables {differing} are not those of the workload (name, rows, dim, features, pooling, "
+            "dtype).",
             "Build the EmbeddingBagCollections (EmbeddingCollections without pooling) from workload.tables.",
         )
     on_device = [

@@ -6,17 +6,17 @@ from collections.abc import Mapping
 from datetime import timedelta
 
 import torch
-import torch.distributed as dist
 
 from reference_impl.batch import Batch
-from reference_impl.groups import make_groups
+from reference_impl.groups import ProcessGroups, make_groups
 from reference_impl.sharded_model import shard_model
-from reference_impl.sync.contract import NoSync, ReplicaSync
+from reference_impl.sync.contract import NoSync, ReplicaSync, Together
 from reference_impl.sync.delayed import DelayedMomentsSync
 from reference_impl.sync.immediate import DenseSync
 from reference_impl.sync.schedule import Schedule
 from reference_impl.train_step import train_step
 from suite.implementations.model import build_model
+from suite.implementations.planning import sharding_plan
 from suite.implementations.sharded import (
     ShardedImplementation,
     dense_optimizer,
@@ -31,30 +31,32 @@ class Reference2D(ShardedImplementation):
 
     def __init__(self, run: RunSpec, device: torch.device) -> None:
         groups = make_groups(run.layout.ranks(), device, timedelta(seconds=run.stall_timeout_s))
-        sharding = {t.name: run.layout.sharding_of(t.name) for t in run.workload.tables}
-        model = shard_model(
-            build_model(run.workload, run.seed, device),
-            groups,
-            sharding,
-            embedding_optimizer(run),
-            run.seed,
-            device,
+        model = build_model(run.workload, run.seed, device)
+        plan = sharding_plan(run, model, device)
+        sharded = shard_model(
+            model, groups, plan, embedding_optimizer(run), run.seed, device, run.exchange_dtype
         )
-        optimizer = dense_optimizer(run.optimizer.dense, dense_parameters(model).values())
-        self._adopt(model, optimizer, groups.sharding)
-        self._sync = self._replica_sync(run, groups.replica)
+        dense = dense_optimizer(run.optimizer.dense, dense_parameters(sharded.module).values())
+        self._adopt(sharded, plan, dense, groups.sharding)
+        self._optimizers = [dense] if sharded.unfused is None else [dense, sharded.unfused]
+        self._sync = self._replica_sync(run, groups)
         self._schedule = Schedule(self._sync, run.sync_interval)
 
-    def _replica_sync(self, run: RunSpec, replica: dist.ProcessGroup | None) -> ReplicaSync:
-        if replica is None:
+    def _replica_sync(self, run: RunSpec, groups: ProcessGroups) -> ReplicaSync:
+        if groups.replica is None:
             return NoSync()
-        if run.sync_optimizer_state == "delayed":
-            return DelayedMomentsSync(self.shards, replica)
-        return DenseSync(self.shards, replica)
+        strategy = DelayedMomentsSync if run.sync_optimizer_state == "delayed" else DenseSync
+        split = [shard for shard in self.shards if not shard.on_all_ranks]
+        whole = [shard for shard in self.shards if shard.on_all_ranks]
+        if not whole:
+            return strategy(split, groups.replica)
+        # Over all T ranks, N equal copies a group: a mean over each replica set by itself might round
+        # unlike, and the copies of a group would drift apart.
+        return Together([strategy(split, groups.replica), strategy(whole, groups.world)])
 
     def train_step(self, batch: Batch) -> torch.Tensor:
         """See the contract."""
-        return train_step(self.model, self.dense_optimizer, self._schedule, batch)
+        return train_step(self.model, self._optimizers, self._schedule, batch)
 
     def sync_replicas(self) -> None:
         """See the contract: a sync that comes early, unless the last step ended with one."""

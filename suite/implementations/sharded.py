@@ -8,16 +8,22 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import nn
-from torchrec.distributed.model_parallel import DistributedModelParallel
+from torchrec.distributed.types import ShardingPlan
 from torchrec.optim.optimizers import in_backward_optimizer_filter
 
 from reference_impl.batch import Batch
+from reference_impl.data_parallel import data_parallel_tables
+from reference_impl.exchange import codecs
 from reference_impl.optimizer import EmbeddingOptimizer
-from reference_impl.shards import gather_tables, local_shards
+from reference_impl.plan import plan_of_tables, sharding_types
+from reference_impl.sharded_model import ShardedModel
+from reference_impl.shards import gather_tables
 from suite.errors import ConfigError
 from suite.implementation import Implementation
 from suite.implementations.model import build_model
-from suite.spec import DenseOptimizerSpec, RunSpec
+from suite.implementations.planning import plan_in_time
+from suite.record import TableSharding
+from suite.spec import DenseOptimizerSpec, RunSpec, config_errors
 
 #: Prefixes of the profiler ranges that TorchRec and FBGEMM emit, by component. Ranges may nest: ids and
 #: lengths travel inside the wait for the sizes, for example.
@@ -66,15 +72,24 @@ class ShardedImplementation(Implementation):
                         "one replica group has nothing to sync.",
                         "Leave it out, or use --replica-groups 2 or more.",
                     )
-        if run.workload.model.factory is not None:
-            build_model(run.workload, run.seed, torch.device("cpu"))
+        with config_errors():
+            codecs(run.exchange_dtype, torch.device(run.device))
+        if run.workload.model.factory is not None or run.layout.is_planned:
+            model = build_model(run.workload, run.seed, torch.device("cpu"))
+            if run.layout.is_planned:
+                plan_in_time(run, model)
 
     def _adopt(
-        self, model: DistributedModelParallel, optimizer: torch.optim.Optimizer, group: dist.ProcessGroup
+        self,
+        sharded: ShardedModel,
+        plan: ShardingPlan,
+        optimizer: torch.optim.Optimizer,
+        group: dist.ProcessGroup,
     ) -> None:
-        self.model = model
+        self.model = sharded.module
+        self._plan = plan
         self.dense_optimizer = optimizer
-        self.shards = local_shards(model)
+        self.shards = sharded.shards
         self._group = group
 
     def predict(self, batch: Batch) -> torch.Tensor:
@@ -89,6 +104,21 @@ class ShardedImplementation(Implementation):
     def component_ranges(self) -> Mapping[str, tuple[str, ...]]:
         """See the contract."""
         return TORCHREC_RANGES
+
+    def sharding(self) -> tuple[TableSharding, ...]:
+        """See the contract."""
+        kinds = sharding_types(self._plan)
+        return tuple(
+            TableSharding(
+                table=name,
+                sharding=kinds[name],
+                ranks=tuple(table.ranks or ()),
+                column_shards=len({s.shard_offsets[1] for s in table.sharding_spec.shards})
+                if table.sharding_spec
+                else 1,
+            )
+            for name, table in plan_of_tables(self._plan).items()
+        )
 
     def parameter_bytes(self) -> Mapping[str, int]:
         """See the contract."""
@@ -118,8 +148,10 @@ class ShardedImplementation(Implementation):
 
 
 def dense_parameters(model: nn.Module) -> dict[str, nn.Parameter]:
-    """The parameters that are replicated on all ranks, not fused into a table's backward."""
-    return dict(in_backward_optimizer_filter(model.named_parameters()))
+    """The parameters that are no tables; they are replicated on all ranks."""
+    tables = {id(weight) for _, weight in data_parallel_tables(model)}
+    unfused = in_backward_optimizer_filter(model.named_parameters())
+    return {name: parameter for name, parameter in unfused if id(parameter) not in tables}
 
 
 def dense_optimizer(

@@ -62,6 +62,7 @@ def _record(
         status="complete",
         ranks=tuple(output.record for output in outputs),
         quality=outputs[0].quality,
+        sharding=outputs[0].sharding,
         data=outputs[0].data,
     )
 

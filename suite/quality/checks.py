@@ -22,6 +22,18 @@ def check_training(training: Training) -> None:
         ConfigError: either breaks its contract, or see ``refuse_training_samples``.
     """
     workload = training.workload
+    for table in workload.tables:
+        for field, value, known in (
+            ("pooling", table.pooling, ("sum", "mean")),
+            ("dtype", table.dtype, ("fp32",)),
+        ):
+            if value not in known:
+                raise ConfigError(
+                    f"tables.{table.name}.{field}",
+                    value,
+                    "virtual groups do not have this.",
+                    f"Use one of {list(known)}, or compare real runs with `sparse2d compare`.",
+                )
     source_class(workload).check(workload)
     refuse_training_samples(training, open_source(workload, training.seed))
     if workload.model.factory is not None:

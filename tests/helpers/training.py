@@ -36,7 +36,11 @@ SHARDING = {
     "row_wise": dict.fromkeys((t["name"] for t in TABLES), "row_wise"),
     "mixed": {"users": "row_wise", "products": "row_wise"},
     "column_wise": dict.fromkeys((t["name"] for t in TABLES), "column_wise"),
-    # tags, which pools by mean, is row-wise beside tables of the other types.
+    "data_parallel": dict.fromkeys((t["name"] for t in TABLES), "data_parallel"),
+    "table_row_wise": dict.fromkeys((t["name"] for t in TABLES), "table_row_wise"),
+    "grid": dict.fromkeys((t["name"] for t in TABLES), "grid"),
+    # tags, which pools by mean, is row-wise or grid beside tables of the other types.
+    "host_types": {"users": "data_parallel", "products": "table_row_wise", "tags": "grid"},
     "all_types": {"users": "row_wise", "products": "column_wise", "tags": "row_wise"},
 }
 #: Cases of their own, outside the matrix.
@@ -45,9 +49,13 @@ SPECIAL_SHARDING = {
     "column_shards_together": {"products": "row_wise", "rare": "column_wise"},
     # tags in the other mixtures of mean pooling.
     "row_mean_beside_tables": {"tags": "row_wise"},
+    "host_mean_beside_replicas": {"tags": "table_row_wise", "rare": "data_parallel"},
+    "replicated_mean_beside_rows": {"users": "row_wise", "tags": "data_parallel"},
     "row_mean_beside_columns": {"tags": "row_wise"}
     | dict.fromkeys(("users", "products", "rare"), "column_wise"),
     "column_mean_beside_rows": {"users": "row_wise", "products": "row_wise", "tags": "column_wise"},
+    # TorchRec's planner chooses.
+    "planned": {},
     "table_mean_beside_columns": dict.fromkeys(("users", "products", "rare"), "column_wise"),
 }
 #: Large steps, so that ten of them move the tables far more than the tolerance of any comparison; an
@@ -81,6 +89,9 @@ class Case:
     initial_accumulator: float = 0.0
     #: DLRM_DCN instead of DLRM, with CROSS layers.
     crossed: bool = False
+    ranks_per_host: int | None = None
+    exchange_dtype: str = "fp32"
+    table_dtype: str = "fp32"
 
     def __str__(self) -> str:
         default = Case(self.world_size, self.sharding)
@@ -105,6 +116,12 @@ class Case:
             words.append(f"every{self.sync_interval}")
         if self.sync_optimizer_state != "immediate":
             words.append(self.sync_optimizer_state)
+        if self.ranks_per_host is not None:
+            words.append(f"H{self.ranks_per_host}")
+        if self.exchange_dtype != "fp32":
+            words.append(f"exchange-{self.exchange_dtype}")
+        if self.table_dtype != "fp32":
+            words.append(f"tables-{self.table_dtype}")
         return "-".join(words)
 
     def but(self, **changes: Any) -> Case:
@@ -125,15 +142,18 @@ class Case:
                         "over_mlp": [16, 8, 1],
                         "cross": CROSS if self.crossed else None,
                     },
-                    "tables": TABLES,
+                    "tables": [{**t, "dtype": self.table_dtype} for t in TABLES],
                     "data": {"source": "unused:Unused"},
                     "batch": {"global_size": self.global_batch, "per_rank": 1},
                 },
                 "implementation": self.implementation,
+                "exchange_dtype": self.exchange_dtype,
                 "layout": {
                     "world_size": self.world_size,
                     "replica_groups": self.replica_groups,
                     "placement": self.placement,
+                    "ranks_per_host": self.ranks_per_host,
+                    "sharding": "planned" if self.sharding == "planned" else "table_wise",
                     "sharding_by_table": (SHARDING | SPECIAL_SHARDING)[self.sharding],
                 },
                 "optimizer": {
@@ -169,6 +189,7 @@ class Trained:
         losses: the local loss of every step (sum over local samples times T / G).
         digests: after every step, for each shard of this rank the hash of its weights' and moments' bits.
         ended: the same after ``sync_replicas()``.
+        sharding: by table, its sharding type and column shards.
     """
 
     initial: dict[str, torch.Tensor]
@@ -176,6 +197,7 @@ class Trained:
     losses: list[float]
     digests: list[dict[ShardKey, str]]
     ended: dict[ShardKey, str]
+    sharding: dict[str, tuple[str, int]]
 
 
 @functools.cache
@@ -230,7 +252,8 @@ def train(case: Case) -> Trained:
         losses.append(float(model.train_step(batch)))
         seen.append(digests(model))
     model.sync_replicas()
-    return Trained(initial, dict(model.gather_weights()), losses, seen, digests(model))
+    sharding = {t.table: (t.sharding, t.column_shards) for t in model.sharding()}
+    return Trained(initial, dict(model.gather_weights()), losses, seen, digests(model), sharding)
 
 
 def digests(model: Any) -> dict[ShardKey, str]:

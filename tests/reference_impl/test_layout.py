@@ -92,6 +92,13 @@ def test_a_group_takes_the_same_samples_in_both_placements(layout: RankLayout) -
         ((4, 3), "layout.replica_groups"),
         ((4, 8), "layout.replica_groups"),
         ((4, 2, "diagonal"), "layout.placement"),
+        ((4, 1, "interleaved", 0), "layout.ranks_per_host"),
+        ((4, 1, "interleaved", 3), "layout.ranks_per_host"),
+        ((4, 1, "interleaved", 8), "layout.ranks_per_host"),
+        # Of three neighbours two are of one group, one of the other.
+        ((6, 2, "interleaved", 3), "layout.ranks_per_host"),
+        # The second host {4 5 6 7} has two ranks of the group {0 .. 5}, the first has four.
+        ((12, 2, "contiguous", 4), "layout.ranks_per_host"),
     ],
 )
 def test_impossible_layouts_are_refused_by_name(arguments: tuple, field: str) -> None:
@@ -125,3 +132,42 @@ def test_columns_are_cut_into_as_many_equal_shards_as_fit(
     ranks: int, groups: int, dim: int, shards: int
 ) -> None:
     assert RankLayout(ranks, groups).column_shards(dim) == shards
+
+
+@pytest.mark.parametrize(
+    ("layout", "hosts_of_group_1"),
+    [
+        (RankLayout(8, 2, "interleaved", 4), [(1, 3), (5, 7)]),
+        (RankLayout(8, 2, "contiguous", 4), [(4, 5, 6, 7)]),
+        (RankLayout(8, 2, "contiguous", 2), [(4, 5), (6, 7)]),
+        # Replicas fill a host: a group has one rank on each.
+        (RankLayout(8, 2, "interleaved", 2), [(1,), (3,), (5,), (7,)]),
+        (RankLayout(8, 4, "interleaved", 2), [(1,), (5,)]),
+        (RankLayout(8, 4, "contiguous", 4), [(2, 3)]),
+        (RankLayout(8, 2, "interleaved"), [(1, 3, 5, 7)]),
+        (RankLayout(8, 2, "contiguous"), [(4, 5, 6, 7)]),
+    ],
+)
+def test_hosts_of_a_group_are_real_hosts(layout: RankLayout, hosts_of_group_1: list) -> None:
+    found = [tuple(layout.rank_of(1, i) for i in positions) for positions in layout.group_hosts]
+    assert found == hosts_of_group_1
+    on_host = layout.ranks_per_host or layout.world_size
+    assert all(len({rank // on_host for rank in ranks}) == 1 for ranks in found)
+
+
+def test_the_remedy_lists_the_hosts_that_fit() -> None:
+    with pytest.raises(InvalidConfiguration, match=r"\[1, 2, 4, 12\]"):
+        RankLayout(12, 4, "interleaved", 3)
+
+
+@pytest.mark.parametrize(
+    ("layout", "dim", "shards"),
+    [
+        (RankLayout(4, 1, "interleaved", 2), 16, 2),
+        (RankLayout(4, 1, "interleaved", 1), 16, 4),
+        (RankLayout(8, 2, "contiguous", 4), 16, 1),
+        (RankLayout(8, 2, "interleaved", 4), 12, 1),  # 6 is no multiple of 4
+    ],
+)
+def test_a_grid_table_has_at_most_a_column_shard_a_host(layout: RankLayout, dim: int, shards: int) -> None:
+    assert layout.grid_columns(dim) == shards

@@ -57,6 +57,12 @@ def test_it_equals_the_collection_it_stands_for() -> None:
         ("table_wise", "row_wise", False),
         ("column_wise", "row_wise", False),
         ("table_wise", "column_wise", False),
+        ("table_row_wise", "data_parallel", True),
+        ("table_row_wise", "table_row_wise", False),
+        ("data_parallel", "table_row_wise", False),
+        ("grid", "grid", True),
+        ("grid", "table_wise", True),
+        ("table_wise", "grid", False),
     ],
 )
 def test_only_what_torchrec_would_get_wrong_is_replaced(

@@ -21,12 +21,13 @@ TABLES = [
 ]
 
 
-def _plan(group_size: int, **sharding: ShardingType) -> ShardingPlan:
-    """Row-wise where said, else table-wise."""
+def _plan(group_size: int, ranks_per_host: int | None = None, **sharding: ShardingType) -> ShardingPlan:
+    """As said, else table-wise."""
     model = torch.nn.Module()
     model.tables = embedding_collection(TABLES)
     kinds: dict[str, ShardingType] = {t.name: sharding.get(t.name, "table_wise") for t in TABLES}
-    return plan_one_group(model, kinds, RankLayout(group_size), CPU)
+    layout = RankLayout(group_size, ranks_per_host=ranks_per_host)
+    return plan_one_group(model, kinds, layout, CPU)
 
 
 def _table(plan: ShardingPlan, name: str) -> ParameterSharding:
@@ -152,3 +153,33 @@ def test_moving_replaces_the_ranks_of_column_shards() -> None:
     moved = move_to_group(_plan(2, wide="column_wise"), RankLayout(4, 2), 1, CPU)
     assert _table(moved, "wide").ranks == [3, 1]
     assert [where for where, _, _ in _shards(moved, "wide")] == ["rank:3/cpu", "rank:1/cpu"]
+
+
+def test_a_table_row_wise_table_is_split_over_the_ranks_of_one_host() -> None:
+    plan = _plan(4, ranks_per_host=2, wide="table_row_wise", large="table_row_wise")
+    # In values: wide 800 -> host 0; large 720 -> host 1.
+    assert _shards(plan, "wide") == [("rank:0/cpu", [0, 0], [50, 8]), ("rank:1/cpu", [50, 0], [50, 8])]
+    assert _shards(plan, "large") == [("rank:2/cpu", [0, 0], [45, 8]), ("rank:3/cpu", [45, 0], [45, 8])]
+    # Ranks hold 400 400 360 360: middle 480 -> 2 (840); little 320 -> 3 (680); tiny 240 -> 0.
+    others = {t: _table(plan, t).ranks for t in ("middle", "little", "tiny")}
+    assert others == {"middle": [2], "little": [3], "tiny": [0]}
+
+
+def test_a_grid_table_has_a_column_shard_a_host_and_its_rows_over_the_hosts_ranks() -> None:
+    plan = _plan(4, ranks_per_host=2, wide="grid")
+    assert _table(plan, "wide").sharding_type == "grid_shard"
+    shards = dict.fromkeys(where for where, _, _ in _shards(plan, "wide"))
+    assert sorted(shards) == [f"rank:{r}/cpu" for r in range(4)]
+    assert [(offsets, sizes) for _, offsets, sizes in _shards(plan, "wide")] == [
+        ([0, 0], [50, 4]),
+        ([50, 0], [50, 4]),
+        ([0, 4], [50, 4]),
+        ([50, 4], [50, 4]),
+    ]
+
+
+def test_a_data_parallel_table_is_on_every_rank_and_not_fused() -> None:
+    moved = move_to_group(_plan(2, tiny="data_parallel"), RankLayout(4, 2), 1, CPU)
+    assert _table(moved, "tiny").ranks == [1, 3]
+    assert _table(moved, "tiny").sharding_spec is None
+    assert _table(moved, "tiny").compute_kernel == "dense"

@@ -92,7 +92,8 @@ def test_options_reach_the_run_and_what_is_left_out_is_the_workloads_default(cli
     cli("run", TINY, "--seed", "7", "--learning-rate", "0.5", "--sharding", "row_wise,products=table_wise",
         "--placement", "contiguous", "--world-size", "2", "--scaling", "weak", "--data", "mine",
         "--dense-learning-rate", "0.25", "--stall-timeout", "9", "--steps", "9", "--replica-groups", "2",
-        "--sync-interval", "2", "--sync-optimizer-state", "delayed")  # fmt: skip
+        "--sync-interval", "2", "--sync-optimizer-state", "delayed", "--ranks-per-host", "1",
+        "--exchange-dtype", "fp16", "--planner-timeout", "7")  # fmt: skip
     ((run, _),) = launched
     assert run.seed == 7
     assert (run.optimizer.name, run.optimizer.learning_rate) == ("rowwise_adagrad", 0.5)
@@ -100,6 +101,7 @@ def test_options_reach_the_run_and_what_is_left_out_is_the_workloads_default(cli
     assert (run.layout.sharding, run.layout.sharding_by_table) == ("row_wise", {"products": "table_wise"})
     assert run.layout.placement == "contiguous"
     assert (run.sync_interval, run.sync_optimizer_state) == (2, "delayed")
+    assert (run.layout.ranks_per_host, run.layout.planner_timeout_s, run.exchange_dtype) == (1, 7, "fp16")
     assert run.global_batch == 8
     assert run.workload.data.location == "mine"
     assert run.stall_timeout_s == 9

@@ -33,6 +33,19 @@ def test_it_fits_80_columns_with_intervals(cli):
     assert max(map(len, table)) <= 80
 
 
+def test_a_host_has_no_more_ranks_than_there_are(cli, launched):
+    done = cli("sweep", TINY, "--world-sizes", "1,2,4", "--replica-groups", "1", "--ranks-per-host", "2")
+    assert done.code == 0
+    assert [run.layout.ranks_per_host for run, _ in launched] == [1, 2, 2]
+
+
+def test_it_says_which_1d_it_was(cli):
+    done = cli("sweep", TINY, "--world-sizes", "2", "--replica-groups", "1,2", "--exchange-dtype", "fp16",
+               "--sharding", "column_wise,people=table_wise")  # fmt: skip
+    said = "1D is baseline_1d, tables column_wise, people table_wise, vectors exchanged in fp16."
+    assert said in " ".join(done.out.split())
+
+
 def test_each_workload_has_its_table(cli):
     done = cli("sweep", TINY, OTHER, "--world-sizes", "2", "--replica-groups", "1,2")
     assert done.out.index("tiny  measured") < done.out.index("other  measured")
