@@ -31,6 +31,13 @@ def _one_of(values: Any) -> str:
 DENSE_OPTIMIZERS = get_args(DenseOptimizerSpec.model_fields["name"].annotation)
 SHARDING_GRAMMAR = "TYPE[,TABLE=TYPE...]"
 
+Resume = Annotated[
+    bool,
+    typer.Option(
+        "--resume",
+        help="Keep what an earlier call of the same command has finished in --runs, and run the rest.",
+    ),
+]
 Runs = Annotated[Path, typer.Option("--runs", metavar="DIR", help="Folder that the records are in.")]
 
 
