@@ -131,7 +131,7 @@ def open_run(runs_dir: Path, run: RunSpec, environment: EnvironmentRecord) -> Ru
 
 
 def runs_of(run: RunSpec, runs_dir: Path) -> Iterator[tuple[Path, RunRecord]]:
-    """Folders and records of exactly this run, the oldest first; files that are no records are passed over."""
+    """Folders and records of exactly this run, the oldest first; what is no record is passed over."""
     parent = runs_dir / run.workload.name / run.workload.spec_hash
     folders = sorted(parent.glob(f"*/{RECORD}"), key=lambda file: file.parent.name.removeprefix("."))
     for file in folders:

@@ -42,8 +42,8 @@ def sweep(
 
     M = 1 runs on TorchRec's own 1D (baseline_1d), M > 1 on --implementation, so that the table shows 2D
     beside 1D. All configurations are checked before the first is launched; one that fails is reported and the
-    others go on. Exit code 3 if any failed. A sweep that was ended (Ctrl-C, a signal, a reboot) goes on where it was
-    with the same command and --resume; without it everything is measured anew, and nothing is overwritten.
+    others go on. Exit code 3 if any failed. A sweep that was ended (Ctrl-C, a signal, a reboot) goes on where
+    it was with the same command and --resume; without it everything is measured anew beside the old records.
 
     \b
     Examples:
