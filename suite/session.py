@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from suite.capacity import check_capacity
 from suite.data import source_class
 from suite.environment import capture, visible_gpus
 from suite.errors import ConfigError, ErrorReport, RunFailed
@@ -59,7 +60,7 @@ def check(run: RunSpec) -> None:
     """Refuses what cannot run here, before anything is launched.
 
     Raises:
-        ConfigError: from the implementation, the data source, or too few GPUs.
+        ConfigError: from the implementation, the data source, or too few GPUs or too little memory.
     """
     implementation, source = implementation_class(run.implementation), source_class(run.workload)
     remedy = "Its method check(run) may raise suite.errors.ConfigError and nothing else."
@@ -75,6 +76,7 @@ def check(run: RunSpec) -> None:
             f"{run.layout.world_size} ranks need as many GPUs; {visible_gpus()} are visible here.",
             "Use --device cpu, a smaller --world-size, or set CUDA_VISIBLE_DEVICES.",
         )
+    check_capacity(run)
 
 
 def left_behind(run: RunSpec, runs_dir: Path) -> Kept | RunFolder | None:

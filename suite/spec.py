@@ -14,16 +14,34 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
 from reference_impl.errors import InvalidConfiguration
 from reference_impl.layout import Placement, RankLayout
 from suite.errors import ConfigError
 
 Model = TypeVar("Model", bound=BaseModel)
+
+
+def _fits_float32(value: float) -> float:
+    if not 1e-30 <= value <= 1e30:
+        raise ValueError("float32 arithmetic needs it between 1e-30 and 1e30")
+    return value
+
+
 Name = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_]*$", max_length=64)]
 Reference = Annotated[str, Field(pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$")]
-Positive = Annotated[int, Field(strict=True, ge=1)]
+Positive = Annotated[int, Field(strict=True, ge=1, le=2**53)]
+#: A factor that the kernels compute with in float32, with room for its product with a square root.
+Factor = Annotated[float, Field(gt=0), AfterValidator(_fits_float32)]
 Scaling = Literal["strong", "weak"]
 ShardingType = Literal["table_wise", "row_wise", "column_wise"]
 SyncOptimizerState = Literal["immediate", "delayed"]
@@ -64,7 +82,7 @@ class TableSpec(Frozen):
     pooling: Literal["sum", "mean"] = "sum"
     dtype: Literal["fp32"] = "fp32"
     #: Ids that a feature holds per sample (what TorchRec's planner calls the pooling factor).
-    pooling_factor: Annotated[float, Field(gt=0)] = 1.0
+    pooling_factor: Annotated[float, Field(gt=0, le=1e6)] = 1.0
 
     @field_validator("name")
     @classmethod
@@ -131,7 +149,7 @@ class DenseOptimizerSpec(Frozen):
     """The optimizer of the dense (data-parallel) parameters."""
 
     name: Literal["sgd", "adagrad"] = "adagrad"
-    learning_rate: Annotated[float, Field(gt=0)] = 0.01
+    learning_rate: Factor = 0.01
 
 
 class OptimizerSpec(Frozen):
@@ -141,9 +159,9 @@ class OptimizerSpec(Frozen):
     """
 
     name: OptimizerName = "rowwise_adagrad"
-    learning_rate: Annotated[float, Field(gt=0)] = 0.04
-    eps: Annotated[float, Field(gt=0)] = 1e-8
-    scale: Annotated[float, Field(gt=0)] | None = None
+    learning_rate: Factor = 0.04
+    eps: Factor = 1e-8
+    scale: Factor | None = None
     dense: DenseOptimizerSpec = DenseOptimizerSpec()
 
     @model_validator(mode="after")
