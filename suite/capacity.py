@@ -24,7 +24,7 @@ def check_capacity(run: RunSpec) -> None:
         ConfigError: naming what takes most, in bytes over all ranks.
     """
     world_size = run.layout.world_size
-    needs = {
+    needs: dict[str, tuple[int | None, int]] = {
         f"tables.{table.name}.rows": (table.rows, run.layout.replica_groups * _table_bytes(table, run))
         for table in run.workload.tables
     }
