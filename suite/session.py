@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from suite.capacity import check_capacity
+from suite.checkpoints.folder import check_checkpoints
 from suite.data import source_class
 from suite.environment import capture, visible_gpus
 from suite.errors import ConfigError, ErrorReport, RunFailed
-from suite.implementation import implementation_class
+from suite.implementation import Implementation, implementation_class
 from suite.loading import load_attribute, user_code
 from suite.record import LaunchRecord, RunRecord
 from suite.resume import Kept, earlier, refuse_ongoing
@@ -77,6 +78,15 @@ def check(run: RunSpec) -> None:
             "Use --device cpu, a smaller --world-size, or set CUDA_VISIBLE_DEVICES.",
         )
     check_capacity(run)
+    if run.start is not None or run.checkpoint is not None:
+        if implementation.checkpoint_state is Implementation.checkpoint_state:
+            raise ConfigError(
+                "implementation",
+                run.implementation,
+                "it keeps no checkpoints: it does not define checkpoint_state.",
+                "Define it, or leave out --checkpoint and --start-from.",
+            )
+        check_checkpoints(run)
 
 
 def left_behind(run: RunSpec, runs_dir: Path) -> Kept | RunFolder | None:

@@ -282,6 +282,22 @@ class LayoutSpec(Frozen):
         return self.sharding_by_table.get(table, self.sharding)
 
 
+class StartSpec(Frozen):
+    """Where training begins: with the state of a checkpoint, ``samples`` samples into the data stream."""
+
+    #: The checkpoint's folder.
+    checkpoint: str
+    step: Positive
+    samples: Positive
+
+
+class CheckpointSpec(Frozen):
+    """Where states of the training are kept, and after every how many steps."""
+
+    folder: Annotated[str, Field(min_length=1)]
+    every: Positive
+
+
 class RunSpec(Frozen):
     """One configuration, complete: the same RunSpec on the same stack trains the same model."""
 
@@ -304,6 +320,9 @@ class RunSpec(Frozen):
     launcher: Literal["local"] = "local"
     #: Seconds without progress after which a launch is ended. Also the process groups' timeout.
     stall_timeout_s: Annotated[float, Field(ge=2, le=3600)] = 60.0
+    #: None: initial weights, at the beginning of the data stream.
+    start: StartSpec | None = None
+    checkpoint: CheckpointSpec | None = None
 
     @model_validator(mode="after")
     def _consistent(self) -> RunSpec:
@@ -324,6 +343,7 @@ class RunSpec(Frozen):
                     f"Use one of {sorted(known)}.",
                 )
         self._syncs_can_be_measured()
+        self._checkpoints_are_of_equal_replicas()
         self._shards_are_not_empty()
         return self
 
@@ -344,6 +364,32 @@ class RunSpec(Frozen):
                 f"the run has {self.warmup_steps} warm-up and {self.steps - self.warmup_steps} timed steps, "
                 "and a whole interval must fit into each.",
                 "Use more steps and warm-up steps, or sync more often.",
+            )
+
+    def _checkpoints_are_of_equal_replicas(self) -> None:
+        if self.checkpoint is None:
+            return
+        every = self.checkpoint.every
+        if self.launches > 1:
+            raise InvalidConfiguration(
+                "launches",
+                self.launches,
+                "every launch would write the same checkpoints.",
+                "Use one launch.",
+            )
+        if every > self.steps:
+            raise InvalidConfiguration(
+                "checkpoint.every",
+                every,
+                f"the run ends after {self.steps} steps.",
+                "Use fewer, or more steps.",
+            )
+        if self.layout.replica_groups > 1 and every % self.sync_interval:
+            raise InvalidConfiguration(
+                "checkpoint.every",
+                every,
+                f"replicas are equal after every {self.sync_interval}th step, and one copy is kept.",
+                f"Use a multiple of {self.sync_interval}.",
             )
 
     def _shards_are_not_empty(self) -> None:

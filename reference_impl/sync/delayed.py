@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import torch
 import torch.distributed as dist
 
 from reference_impl.shards import TableShard
@@ -39,6 +40,11 @@ class DelayedMomentsSync(ReplicaSync):
         for moments, before in zip(self._moments, self._averaged, strict=True):
             moments.copy_(before)
         self._averaged = now
+
+    @property
+    def waiting(self) -> Sequence[torch.Tensor]:
+        """a_(j-1), live, in the order of the shards that have moments: part of the training's state."""
+        return self._averaged
 
     def held_bytes(self) -> int:
         """The moments' mean that waits for the next sync."""

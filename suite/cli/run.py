@@ -11,7 +11,7 @@ from rich.console import Console
 from suite.catalog import load_workload
 from suite.cli.documents import run_body
 from suite.cli.failures import RUN_FAILED, relative, show_error
-from suite.cli.options import Resume, RunOptions
+from suite.cli.options import CheckpointOptions, Resume, RunOptions
 from suite.cli.progress import shown
 from suite.cli.streams import messages
 from suite.cli.tables import show_runs
@@ -29,6 +29,7 @@ Workload = Annotated[
 def run(
     workload: Workload,
     options: RunOptions,
+    checkpoints: CheckpointOptions,
     world_size: Annotated[int, typer.Option(help="T, the number of ranks.")] = 1,
     replica_groups: Annotated[int, typer.Option(help="M, the number of replica groups; 1 is plain 1D.")] = 1,
     resume: Resume = False,
@@ -40,9 +41,12 @@ def run(
       sparse2d run smoke
       sparse2d run movielens_100k --world-size 4 --replica-groups 2
       sparse2d run my_tables.toml --world-size 2 --launches 5 --json
+      sparse2d run smoke --checkpoint kept --checkpoint-every 20
+      sparse2d run smoke --start-from kept/step00000020 --world-size 2 --replica-groups 2
       sparse2d run smoke --implementation my_package.my_file:MyImplementation
     """
     spec = options.build(load_workload(workload, options.data), world_size, replica_groups)
+    spec = checkpoints.apply(spec)
     console = messages()
     left = left_behind(spec, options.runs) if resume else None
     kept = 0 if left is None else len(left.launches)

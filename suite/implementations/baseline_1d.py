@@ -65,7 +65,7 @@ class Baseline1D(ShardedImplementation):
             dense_parameters(sharded), lambda parameters: dense_optimizer(run.optimizer.dense, parameters)
         )
         self._optimizer = CombinedOptimizer([sharded.fused_optimizer, wrapper])
-        self._adopt(sharded, wrapper, world)
+        self._adopt(run, sharded, wrapper, world)
         for shard in self.shards:
             initial_weights.fill_(
                 shard.weight.detach(),

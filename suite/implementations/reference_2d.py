@@ -16,6 +16,7 @@ from reference_impl.sync.delayed import DelayedMomentsSync
 from reference_impl.sync.immediate import DenseSync
 from reference_impl.sync.schedule import Schedule
 from reference_impl.train_step import train_step
+from suite.checkpoints.tensors import State
 from suite.implementations.model import build_model
 from suite.implementations.sharded import (
     ShardedImplementation,
@@ -41,7 +42,7 @@ class Reference2D(ShardedImplementation):
             device,
         )
         optimizer = dense_optimizer(run.optimizer.dense, dense_parameters(model).values())
-        self._adopt(model, optimizer, groups.sharding)
+        self._adopt(run, model, optimizer, groups.sharding)
         self._sync = self._replica_sync(run, groups.replica)
         self._schedule = Schedule(self._sync, run.sync_interval)
 
@@ -59,6 +60,19 @@ class Reference2D(ShardedImplementation):
     def sync_replicas(self) -> None:
         """See the contract: a sync that comes early, unless the last step ended with one."""
         self._schedule.catch_up()
+
+    def checkpoint_state(self) -> State:
+        """See the contract. Moments that wait for the next sync are ``pending.<name>``."""
+        state = dict(super().checkpoint_state())
+        if isinstance(self._sync, DelayedMomentsSync):
+            waiting = dict(
+                zip((id(s) for s in self.shards if s.moments is not None), self._sync.waiting, strict=True)
+            )
+            state |= {
+                f"pending.{name}": part
+                for name, part in self._blocks(lambda shard: waiting.get(id(shard))).items()
+            }
+        return state
 
     def parameter_bytes(self) -> Mapping[str, int]:
         """See the contract. Moments that wait for the next sync are optimizer state too."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import torch
@@ -13,7 +13,8 @@ from torchrec.optim.optimizers import in_backward_optimizer_filter
 
 from reference_impl.batch import Batch
 from reference_impl.optimizer import EmbeddingOptimizer
-from reference_impl.shards import gather_tables, local_shards
+from reference_impl.shards import TableShard, gather_tables, local_shards
+from suite.checkpoints.tensors import Blocks, State
 from suite.errors import ConfigError
 from suite.implementation import Implementation
 from suite.implementations.model import build_model
@@ -70,8 +71,13 @@ class ShardedImplementation(Implementation):
             build_model(run.workload, run.seed, torch.device("cpu"))
 
     def _adopt(
-        self, model: DistributedModelParallel, optimizer: torch.optim.Optimizer, group: dist.ProcessGroup
+        self,
+        run: RunSpec,
+        model: DistributedModelParallel,
+        optimizer: torch.optim.Optimizer,
+        group: dist.ProcessGroup,
     ) -> None:
+        self._run = run
         self.model = model
         self.dense_optimizer = optimizer
         self.shards = local_shards(model)
@@ -101,6 +107,36 @@ class ShardedImplementation(Implementation):
                 v.nbytes for entry in state for v in entry.values() if isinstance(v, torch.Tensor)
             ),
         }
+
+    def checkpoint_state(self) -> State:
+        """See the contract."""
+        dense = dense_parameters(self.model)
+        return {
+            **{f"table.{name}": part for name, part in self._blocks(lambda shard: shard.weight).items()},
+            **{f"moment.{name}": part for name, part in self._blocks(lambda shard: shard.moments).items()},
+            **{f"dense.{name}": p.detach() for name, p in dense.items()},
+            **{
+                f"dense_state.{name}.{key}": value
+                for name, p in dense.items()
+                for key, value in self.dense_optimizer.state[p].items()
+                if isinstance(value, torch.Tensor)
+            },
+        }
+
+    def _blocks(self, of: Callable[[TableShard], torch.Tensor | None]) -> dict[str, Blocks]:
+        """Weights or row-wise moments of this rank's shards, as blocks of whole tables."""
+        dims = {t.name: t.dim for t in self._run.workload.tables}
+        found: dict[str, tuple[tuple[int, int], dict[tuple[int, ...], torch.Tensor]]] = {}
+        for shard in self.shards:
+            if (tensor := of(shard)) is None:
+                continue
+            rows, columns = shard.weight.shape
+            one_a_row = tensor.shape != shard.weight.shape
+            unit = columns if one_a_row else 1
+            shape = (shard.rows, dims[shard.table] // unit)
+            at = (shard.row_offset, shard.column_offset // unit)
+            found.setdefault(shard.table, (shape, {}))[1][at] = tensor.detach().view(rows, -1)
+        return {table: Blocks(shape, blocks) for table, (shape, blocks) in found.items()}
 
     def gather_weights(self) -> Mapping[str, torch.Tensor]:
         """See the contract."""
