@@ -195,6 +195,20 @@ def test_what_still_goes_on_is_refused_before_anything_is_launched(tmp_path: Pat
     assert len(records(tmp_path)) == 3
 
 
+def test_two_sweeps_at_once_into_one_folder(tmp_path: Path) -> None:
+    children = []
+    for _ in range(2):
+        child = os.fork()
+        if child == 0:
+            sweep(tmp_path, resume=False)
+            os._exit(0)
+        children.append(child)
+    assert [os.waitpid(child, 0)[1] for child in children] == [0, 0]
+    found = [store.read(file) for file in records(tmp_path)]
+    assert [(record.status, len(record.launches)) for record in found] == [("complete", 2)] * 4
+    assert len({record.run_id for record in found}) == 4
+
+
 def test_damaged_records_are_passed_over(tmp_path: Path) -> None:
     sweep(tmp_path, resume=False)
     for file in records(tmp_path):
