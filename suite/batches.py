@@ -26,15 +26,20 @@ class RankBatches:
         self._layout = run.layout.ranks()
         self._device = device
 
+    def samples_before(self, step: int) -> int:
+        """Samples of the stream that the steps before this one take, and those before the run's start."""
+        return (0 if self._run.start is None else self._run.start.samples) + step * self._run.global_batch
+
     def train(self, step: int) -> Batch:
-        """This rank's share of step ``step``: samples [step * G, (step + 1) * G) of the stream.
+        """This rank's share of step ``step`` of the run: the G samples after ``samples_before(step)``.
 
         Raises:
             ConfigError: the data source breaks its contract.
         """
         size = self._run.global_batch
         start, stop = self._layout.sample_range(self._rank, size)
-        return self._batch(self._source.train(step * size + start, step * size + stop), stop - start, size)
+        first = self.samples_before(step)
+        return self._batch(self._source.train(first + start, first + stop), stop - start, size)
 
     @property
     def evaluation_batches(self) -> int:

@@ -25,7 +25,15 @@ ALLOWANCES: tuple[Allowance, ...] = get_args(Allowance)
 
 #: Fields of a run that do not change what a given seed trains (the workload by its hash, the data by its
 #: fingerprint).
-_NOT_ARITHMETIC = {"workload", "seed", "launches", "warmup_steps", "launcher", "stall_timeout_s"}
+_NOT_ARITHMETIC = {
+    "workload",
+    "seed",
+    "launches",
+    "warmup_steps",
+    "launcher",
+    "stall_timeout_s",
+    "checkpoint",
+}
 
 
 class MetricComparison(Frozen):

@@ -174,6 +174,12 @@ def visible_gpus() -> int:
     return min(len(gpus()), len([entry for entry in visible.split(",") if entry.strip() not in ("", "-1")]))
 
 
+def visible_gpu_memory() -> int:
+    """Bytes of memory of the GPUs that a process may use; of the largest ones, where it may use some."""
+    sizes = sorted((int(line.split(",")[-2].split()[0]) * 2**20 for line in gpus()), reverse=True)
+    return sum(sizes[: visible_gpus()])
+
+
 def _cgroup_folders(controller: str) -> list[Path]:
     """Control groups of this process for one controller, of either cgroup version, from the inside out."""
     folders: list[Path] = []

@@ -1,8 +1,8 @@
 """Contract: what an implementation of sharded training is.
 
-Three kinds fit: TorchRec's own 1D (``baseline_1d``), the reference 2D (``reference_2d``), and anyone's
-own by ``module:Class``. A missing method fails before anything is launched. The timed loop calls
-``train_step`` and nothing else between reading the clock twice.
+Four kinds fit: TorchRec's own 1D (``baseline_1d``) and 2D (``torchrec_dmp_collection``), the reference 2D
+(``reference_2d``), and anyone's own by ``module:Class``. A missing method fails before anything is launched.
+The timed loop calls ``train_step`` and nothing else between reading the clock twice.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     import torch
 
     from reference_impl.batch import Batch
+    from suite.checkpoints.tensors import State
     from suite.record import TableSharding
     from suite.spec import RunSpec
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 BUILT_IN: Mapping[str, str] = {
     "baseline_1d": "suite.implementations.baseline_1d:Baseline1D",
     "reference_2d": "suite.implementations.reference_2d:Reference2D",
+    "torchrec_dmp_collection": "suite.implementations.torchrec_dmp_collection:TorchRecDMPCollection",
 }
 
 
@@ -74,6 +76,17 @@ class Implementation(abc.ABC):
     def sharding(self) -> tuple[TableSharding, ...]:
         """How the tables were sharded, for the record. Nothing where an implementation does not say."""
         return ()
+
+    def checkpoint_state(self) -> State:
+        """All that training depends on, by names that do not depend on the layout. Live tensors.
+
+        Called right after a sync, or before the first step; a checkpoint is read INTO the tensors.
+        ``table.<name>`` are Blocks of whole tables, ``moment.<name>`` and ``pending.<name>`` of their
+        optimizer state, [rows, C] or [rows, dim] (a second state is ``moment2.<name>``);
+        ``dense.<parameter>`` and ``dense_state.<parameter>.<name>`` are whole tensors, equal on all ranks. An
+        implementation that does not define this runs without checkpoints.
+        """
+        raise NotImplementedError
 
     @abc.abstractmethod
     def gather_weights(self) -> Mapping[str, torch.Tensor]:

@@ -6,6 +6,7 @@ import json
 import os
 import socket
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ import torch
 import torch.distributed as dist
 
 from suite.batches import RankBatches
+from suite.checkpoints.tensors import load, save
 from suite.collectives import GroupNames
 from suite.data import DataSource, open_source
 from suite.errors import ConfigError
@@ -48,6 +50,14 @@ def run_rank(job: Job, rank: int, reporter: Reporter) -> RankOutput:
     implementation = implementation_class(run.implementation)(run, device)
     batches = RankBatches(run, source, rank, device)
     memory = PeakMemory(device)
+    if run.start is not None:
+        load(implementation.checkpoint_state(), Path(run.start.checkpoint))
+
+    def done(step: int) -> None:
+        reporter.at("train", step, run.steps)
+        if run.checkpoint is not None and step % run.checkpoint.every == 0:
+            start, samples = run.start.step if run.start else 0, batches.samples_before(step)
+            save(implementation.checkpoint_state(), run, start + step, samples)
 
     reporter.at("train", 0, run.steps)
     timed = run_steps(
@@ -59,7 +69,7 @@ def run_rank(job: Job, rank: int, reporter: Reporter) -> RankOutput:
         device=device,
         groups=GroupNames(run.layout.ranks(), rank),
         before_timed=memory.reset,
-        done=lambda step: reporter.at("train", step, run.steps),
+        done=done,
     )
     record = RankRecord(
         rank=rank,

@@ -6,9 +6,9 @@ a launch each rank reports its own raw lists, step by step, nothing dropped.
 
 from __future__ import annotations
 
-from typing import Any, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from suite.errors import ErrorReport
 from suite.spec import Frozen, RunSpec, ShardingType
@@ -16,6 +16,9 @@ from suite.spec import Frozen, RunSpec, ShardingType
 SCHEMA_VERSION: Final = 1
 
 Provenance = Literal["measured", "emulated", "modelled", "published"]
+Count = Annotated[int, Field(ge=0)]
+Milliseconds = Annotated[float, Field(gt=0)]
+Share = Annotated[float, Field(ge=0, le=1)]
 
 
 class CollectiveCount(Frozen):
@@ -27,35 +30,35 @@ class CollectiveCount(Frozen):
 
     name: str
     group: Literal["world", "sharding", "replica"]
-    calls: int
-    bytes: int
-    wire_bytes: int
+    calls: Count
+    bytes: Count
+    wire_bytes: Count
 
 
 class StepCollectives(Frozen):
     """The collectives of one counted (warm-up) step."""
 
-    step: int
+    step: Count
     collectives: tuple[CollectiveCount, ...]
 
 
 class MemoryRecord(Frozen):
     """Bytes on this rank. ``process`` is the peak over the timed steps; ``process_source`` says of what."""
 
-    embedding_weights: int
-    embedding_optimizer_state: int
-    dense_parameters: int
-    dense_optimizer_state: int
-    process: int
+    embedding_weights: Count
+    embedding_optimizer_state: Count
+    dense_parameters: Count
+    dense_optimizer_state: Count
+    process: Count
     process_source: str
-    allocated_peak: int | None = None
-    reserved_peak: int | None = None
+    allocated_peak: Count | None = None
+    reserved_peak: Count | None = None
 
 
 class RankRecord(Frozen):
     """What one rank measured in one launch."""
 
-    rank: int
+    rank: Count
     host: str
     pid: int
     device: str
@@ -63,8 +66,8 @@ class RankRecord(Frozen):
     #: Local loss (sum over local samples times T / G) of every step, warm-up included. The mean over
     #: the ranks is the mean loss of the global batch.
     loss: tuple[float, ...]
-    warmup_step_ms: tuple[float, ...]
-    step_ms: tuple[float, ...]
+    warmup_step_ms: tuple[Milliseconds, ...]
+    step_ms: Annotated[tuple[Milliseconds, ...], Field(min_length=1)]
     collectives: tuple[StepCollectives, ...]
     memory: MemoryRecord
 
@@ -84,9 +87,9 @@ class QualityRecord(Frozen):
     """Quality on the evaluation split after the last step, on the scores gathered from all ranks."""
 
     split: str
-    samples: int
-    base_rate: float
-    auc: float | None
+    samples: Count
+    base_rate: Share
+    auc: Share | None
     log_loss: float
     normalized_entropy: float | None
     calibration: float | None
@@ -105,6 +108,13 @@ class LaunchRecord(Frozen):
     #: What the data source says of itself (``DataSource.describe``).
     data: dict[str, Any] = Field(default_factory=dict)
     error: ErrorReport | None = None
+
+    @model_validator(mode="after")
+    def _ranks_are_all_there(self) -> LaunchRecord:
+        numbers = [rank.rank for rank in self.ranks]
+        if self.status == "complete" and (not numbers or numbers != list(range(len(numbers)))):
+            raise ValueError(f"a complete launch has ranks from 0 on, and this one has {numbers}")
+        return self
 
 
 class EnvironmentRecord(Frozen):

@@ -8,14 +8,17 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from suite.capacity import check_capacity
+from suite.checkpoints.folder import check_checkpoints
 from suite.data import source_class
 from suite.environment import capture, visible_gpus
 from suite.errors import ConfigError, ErrorReport, RunFailed
-from suite.implementation import implementation_class
+from suite.implementation import Implementation, implementation_class
 from suite.loading import load_attribute, user_code
 from suite.record import LaunchRecord, RunRecord
+from suite.resume import Kept, earlier, refuse_ongoing
 from suite.spec import RunSpec, validated
-from suite.store import open_run
+from suite.store import RunFolder, open_run
 
 if TYPE_CHECKING:
     from suite.launchers.base import Launcher, Progress
@@ -44,6 +47,8 @@ class Outcome:
     record: RunRecord | None = None
     path: Path | None = None
     error: ErrorReport | None = None
+    #: Launches that an earlier, ended call had finished.
+    kept: int = 0
 
 
 def open_launcher(name: str) -> Launcher:
@@ -56,7 +61,7 @@ def check(run: RunSpec) -> None:
     """Refuses what cannot run here, before anything is launched.
 
     Raises:
-        ConfigError: from the implementation, the data source, or too few GPUs.
+        ConfigError: from the implementation, the data source, or too few GPUs or too little memory.
     """
     implementation, source = implementation_class(run.implementation), source_class(run.workload)
     remedy = "Its method check(run) may raise suite.errors.ConfigError and nothing else."
@@ -72,14 +77,46 @@ def check(run: RunSpec) -> None:
             f"{run.layout.world_size} ranks need as many GPUs; {visible_gpus()} are visible here.",
             "Use --device cpu, a smaller --world-size, or set CUDA_VISIBLE_DEVICES.",
         )
+    check_capacity(run)
+    if run.start is not None or run.checkpoint is not None:
+        if implementation.checkpoint_state is Implementation.checkpoint_state:
+            raise ConfigError(
+                "implementation",
+                run.implementation,
+                "it keeps no checkpoints: it does not define checkpoint_state.",
+                "Define it, or leave out --checkpoint and --start-from.",
+            )
+        check_checkpoints(run)
+
+
+def left_behind(run: RunSpec, runs_dir: Path) -> Kept | RunFolder | None:
+    """What an earlier, ended call has left of a run, to be handed to ``run_one`` (``suite/resume.py``).
+
+    Raises:
+        ConfigError: the configuration cannot run here, or another process is running it.
+    """
+    check(run)
+    refuse_ongoing([run], runs_dir)
+    return earlier(run, runs_dir, capture(run))
 
 
 def run_one(
-    run: RunSpec, runs_dir: Path, launcher: Launcher, on_progress: Callable[[Progress], None]
+    run: RunSpec,
+    runs_dir: Path,
+    launcher: Launcher,
+    on_progress: Callable[[Progress], None],
+    left: Kept | RunFolder | None = None,
 ) -> tuple[RunRecord, Path]:
     """Runs one configuration and keeps its record, whatever happens.
 
     A launch that fails ends the run: its record is ``partial`` if a launch finished before, else ``failed``.
+
+    Args:
+        run: the configuration.
+        runs_dir: where the record goes.
+        launcher: runs a launch.
+        on_progress: told how far a launch is.
+        left: what an earlier call has left of it; its finished launches are not run again.
 
     Returns:
         The record and its folder.
@@ -89,11 +126,21 @@ def run_one(
         RunFailed: the record cannot be saved.
         Interrupted: Ctrl-C; the record is kept.
     """
-    check(run)
-    folder = open_run(runs_dir, run, capture(run))
-    launches: list[LaunchRecord] = []
+    if isinstance(left, Kept):
+        return left.record, left.path
+    if left is None:
+        check(run)
+        left = open_run(runs_dir, run, capture(run))
+    return _launch_all(run, left, launcher, on_progress)
+
+
+def _launch_all(
+    run: RunSpec, folder: RunFolder, launcher: Launcher, on_progress: Callable[[Progress], None]
+) -> tuple[RunRecord, Path]:
+    """Those launches that the folder does not hold yet."""
+    launches = list(folder.launches)
     try:
-        for index in range(run.launches):
+        for index in range(len(launches), run.launches):
             launches.append(launcher.launch(run, index, folder.path, on_progress))
             folder.save_launch(launches[-1])
             if launches[-1].status == "failed":
@@ -102,7 +149,7 @@ def run_one(
         stopped = ErrorReport(
             kind="interrupted",
             message=f"Stopped by the user in launch {len(launches) + 1} of {run.launches}.",
-            remedy="Finished launches are kept; run it again for the others.",
+            remedy="Finished launches are kept; the same command with --resume runs the others.",
         )
         raise Interrupted(*folder.finish(_unfinished(launches), stopped)) from None
     if launches[-1].status == "failed":
@@ -167,10 +214,12 @@ def sweep(
     launcher: Launcher,
     on_progress: Callable[[int, Progress], None],
     on_outcome: Callable[[int, Outcome], None],
+    resume: bool = False,
 ) -> list[Outcome]:
     """Runs configurations one after the other; one that fails does not keep the others from running.
 
-    ``on_progress`` and ``on_outcome`` are told which configuration (by its place in ``runs``) it is about.
+    ``on_progress`` and ``on_outcome`` are told which configuration (by its place in ``runs``) it is about;
+    ``resume`` keeps what an earlier, ended call has finished (``suite/resume.py``).
 
     Raises:
         ConfigError: one of them cannot run here; nothing was launched.
@@ -178,11 +227,15 @@ def sweep(
     """
     for run in runs:
         check(run)
+    if resume:
+        refuse_ongoing(runs, runs_dir)
     outcomes = []
     for index, run in enumerate(runs):
         try:
-            record, path = run_one(run, runs_dir, launcher, partial(on_progress, index))
-            outcomes.append(Outcome(run, record, path, record.error))
+            left = earlier(run, runs_dir, capture(run)) if resume else None
+            kept = 0 if left is None else len(left.launches)
+            record, path = run_one(run, runs_dir, launcher, partial(on_progress, index), left)
+            outcomes.append(Outcome(run, record, path, record.error, kept))
         except RunFailed as error:
             outcomes.append(Outcome(run, error=error.report))
         on_outcome(index, outcomes[-1])

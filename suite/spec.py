@@ -13,7 +13,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
 from reference_impl.errors import InvalidConfiguration
 from reference_impl.layout import Placement, RankLayout, leaves_none_empty
@@ -22,9 +30,19 @@ from reference_impl.optimizer import Name as OptimizerName
 from suite.errors import ConfigError
 
 Model = TypeVar("Model", bound=BaseModel)
+
+
+def _fits_float32(value: float) -> float:
+    if not 1e-30 <= value <= 1e30:
+        raise ValueError("float32 arithmetic needs it between 1e-30 and 1e30")
+    return value
+
+
 Name = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_]*$", max_length=64)]
 Reference = Annotated[str, Field(pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$")]
-Positive = Annotated[int, Field(strict=True, ge=1)]
+Positive = Annotated[int, Field(strict=True, ge=1, le=2**53)]
+#: A factor that the kernels compute with in float32, with room for its product with a square root.
+Factor = Annotated[float, Field(gt=0), AfterValidator(_fits_float32)]
 Scaling = Literal["strong", "weak"]
 ShardingType = Literal["table_wise", "row_wise", "column_wise", "table_row_wise", "grid", "data_parallel"]
 #: A type by hand, or TorchRec's planner's choice.
@@ -68,7 +86,7 @@ class TableSpec(Frozen):
     pooling: Literal["sum", "mean", "none"] = "sum"
     dtype: Literal["fp32", "fp16"] = "fp32"
     #: Ids that a feature holds per sample (what TorchRec's planner calls the pooling factor).
-    pooling_factor: Annotated[float, Field(gt=0)] = 1.0
+    pooling_factor: Annotated[float, Field(gt=0, le=1e6)] = 1.0
 
     @field_validator("name")
     @classmethod
@@ -144,7 +162,7 @@ class DenseOptimizerSpec(Frozen):
     """The optimizer of the dense (data-parallel) parameters."""
 
     name: Literal["sgd", "adagrad"] = "adagrad"
-    learning_rate: Annotated[float, Field(gt=0)] = 0.01
+    learning_rate: Factor = 0.01
 
 
 class OptimizerSpec(Frozen):
@@ -156,10 +174,10 @@ class OptimizerSpec(Frozen):
     """
 
     name: OptimizerName = "rowwise_adagrad"
-    learning_rate: Annotated[float, Field(gt=0)] = 0.04
-    eps: Annotated[float, Field(gt=0)] = 1e-8
-    scale: Annotated[float, Field(gt=0)] | None = None
-    initial_accumulator: Annotated[float, Field(ge=0)] = 0.0
+    learning_rate: Factor = 0.04
+    eps: Factor = 1e-8
+    scale: Factor | None = None
+    initial_accumulator: Annotated[float, Field(ge=0, le=1e30)] = 0.0
     dense: DenseOptimizerSpec = DenseOptimizerSpec()
 
     @model_validator(mode="after")
@@ -330,6 +348,22 @@ class LayoutSpec(Frozen):
         return "planned" in (self.sharding, *self.sharding_by_table.values())
 
 
+class StartSpec(Frozen):
+    """Where training begins: with the state of a checkpoint, ``samples`` samples into the data stream."""
+
+    #: The checkpoint's folder.
+    checkpoint: str
+    step: Positive
+    samples: Positive
+
+
+class CheckpointSpec(Frozen):
+    """Where states of the training are kept, and after every how many steps."""
+
+    folder: Annotated[str, Field(min_length=1)]
+    every: Positive
+
+
 class RunSpec(Frozen):
     """One configuration, complete: the same RunSpec on the same stack trains the same model."""
 
@@ -354,6 +388,9 @@ class RunSpec(Frozen):
     launcher: Literal["local"] = "local"
     #: Seconds without progress after which a launch is ended. Also the process groups' timeout.
     stall_timeout_s: Annotated[float, Field(ge=2, le=3600)] = 60.0
+    #: None: initial weights, at the beginning of the data stream.
+    start: StartSpec | None = None
+    checkpoint: CheckpointSpec | None = None
 
     @model_validator(mode="after")
     def _consistent(self) -> RunSpec:
@@ -377,6 +414,7 @@ class RunSpec(Frozen):
         self._unpooled_tables_can_be_sharded()
         self._moments_are_not_halves()
         self._syncs_can_be_measured()
+        self._checkpoints_are_of_equal_replicas()
         self._shards_are_not_empty()
         return self
 
@@ -427,6 +465,32 @@ class RunSpec(Frozen):
                 f"the run has {self.warmup_steps} warm-up and {self.steps - self.warmup_steps} timed steps, "
                 "and a whole interval must fit into each.",
                 "Use more steps and warm-up steps, or sync more often.",
+            )
+
+    def _checkpoints_are_of_equal_replicas(self) -> None:
+        if self.checkpoint is None:
+            return
+        every = self.checkpoint.every
+        if self.launches > 1:
+            raise InvalidConfiguration(
+                "launches",
+                self.launches,
+                "every launch would write the same checkpoints.",
+                "Use one launch.",
+            )
+        if every > self.steps:
+            raise InvalidConfiguration(
+                "checkpoint.every",
+                every,
+                f"the run ends after {self.steps} steps.",
+                "Use fewer, or more steps.",
+            )
+        if self.layout.replica_groups > 1 and every % self.sync_interval:
+            raise InvalidConfiguration(
+                "checkpoint.every",
+                every,
+                f"replicas are equal after every {self.sync_interval}th step, and one copy is kept.",
+                f"Use a multiple of {self.sync_interval}.",
             )
 
     def _shards_are_not_empty(self) -> None:

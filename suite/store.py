@@ -3,13 +3,17 @@
 While a run goes on its folder has a temporary name, ``.<run id>.partial``, beside the final one, and
 holds a valid ``record.json`` of the launches finished so far: each is saved before the next begins. At
 the end the folder is renamed. Whoever kills the run in between leaves a record with status ``partial``.
+The process that runs it holds a lock on the folder, which the kernel takes away from a process that ends: a
+folder of a temporary name without a lock was left behind, and ``reopen`` goes on with it.
 """
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import secrets
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -29,16 +33,28 @@ RECORD = "record.json"
 _UNFINISHED = ErrorReport(
     kind="interrupted",
     message="The run has not finished: it still goes on, or it was ended.",
-    remedy="Its finished launches are kept; if it was ended, run it again for the others.",
+    remedy="Its finished launches are kept; if it was ended, the same command with --resume runs the others.",
 )
 
 
 class RunFolder:
-    """The folder of a run that is going on. ``path`` is its temporary name."""
+    """The folder of a run that is going on. ``path`` is its temporary name.
 
-    def __init__(self, path: Path, record: RunRecord) -> None:
+    Args:
+        path: the folder.
+        record: what its ``record.json`` holds.
+        lock: of ``_lock``; held until the run ends or this process does.
+    """
+
+    def __init__(self, path: Path, record: RunRecord, lock: int | None) -> None:
         self.path = path
         self._record = record
+        self._locked = lock
+
+    @property
+    def launches(self) -> tuple[LaunchRecord, ...]:
+        """The launches that have been saved."""
+        return self._record.launches
 
     def save_launch(self, launch: LaunchRecord) -> None:
         """Adds one launch to the record on disk.
@@ -67,7 +83,14 @@ class RunFolder:
             _write(self.path / RECORD, self._record)
             self.path.rename(final)
             sync_folder(final.parent)
+        self.release()
         return self._record, final
+
+    def release(self) -> None:
+        """Gives up the lock: another process may go on with the run."""
+        if self._locked is not None:
+            os.close(self._locked)
+            self._locked = None
 
 
 def open_run(runs_dir: Path, run: RunSpec, environment: EnvironmentRecord) -> RunFolder:
@@ -81,6 +104,7 @@ def open_run(runs_dir: Path, run: RunSpec, environment: EnvironmentRecord) -> Ru
     try:
         parent.mkdir(parents=True, exist_ok=True)
         path = _new_folder(parent)
+        lock = _lock(path)
         record = RunRecord(
             run_id=path.name.removeprefix(".").removesuffix(".partial"),
             created=utc_now(),
@@ -104,7 +128,83 @@ def open_run(runs_dir: Path, run: RunSpec, environment: EnvironmentRecord) -> Ru
             "Name another folder with --runs, or make this one writable.",
             kind="environment",
         ) from error
-    return RunFolder(path, record)
+    return RunFolder(path, record, lock)
+
+
+def runs_of(run: RunSpec, runs_dir: Path) -> Iterator[tuple[Path, RunRecord]]:
+    """Folders and records of exactly this run, the oldest first; what is no record is passed over."""
+    parent = runs_dir / run.workload.name / run.workload.spec_hash
+    folders = sorted(parent.glob(f"*/{RECORD}"), key=lambda file: file.parent.name.removeprefix("."))
+    for file in folders:
+        try:
+            record = read(file)
+        except ConfigError:
+            continue
+        if record.run == run:
+            yield file.parent, record
+
+
+def is_going_on(path: Path) -> bool:
+    """Whether a process is running the run of this folder, as far as the file system can tell."""
+    try:
+        lock = _lock(path)
+    except (BlockingIOError, FileNotFoundError):  # held, or renamed just now
+        return True
+    if lock is not None:
+        os.close(lock)
+    return False
+
+
+def reopen(path: Path, flags: tuple[str, ...]) -> RunFolder | None:
+    """Goes on with a run that was ended before it had finished. Its finished launches stay.
+
+    Args:
+        path: of the folder, under its temporary or its final name.
+        flags: of the environment now; the record's environment gets them too.
+
+    Returns:
+        None where another process is running it, or the file system has no locks to tell.
+
+    Raises:
+        ConfigError: the folder cannot be written.
+    """
+    try:
+        lock = _lock(path)
+    except (BlockingIOError, FileNotFoundError):
+        return None
+    if lock is None:
+        return None
+    record = read(path / RECORD)
+    finished = tuple(launch for launch in record.launches if launch.status == "complete")
+    environment = record.environment
+    record = record.model_copy(
+        update={
+            "status": "partial",
+            "error": _UNFINISHED,
+            "launches": finished,
+            "environment": environment.model_copy(
+                update={"flags": tuple(dict.fromkeys((*environment.flags, *flags)))}
+            ),
+        }
+    )
+    temporary = path.with_name(f".{record.run_id}.partial")
+    try:
+        if path != temporary:
+            path.rename(temporary)
+        _write(temporary / RECORD, record)
+        for index in range(len(finished), record.run.launches):  # what the launch that was ended left
+            for left in (temporary / f"launch{index}", temporary / "logs" / f"launch{index}"):
+                shutil.rmtree(left, ignore_errors=True)
+    except OSError as error:
+        os.close(lock)
+        raise ConfigError(
+            "runs",
+            str(path),
+            f"the run cannot be gone on with: {error.strerror}.",
+            "Make the folder writable, or leave out --resume.",
+            kind="environment",
+        ) from error
+    return RunFolder(temporary, record, lock)
 
 
 def find(run: str, runs_dir: Path) -> Path:
@@ -217,6 +317,25 @@ def _new_folder(parent: Path) -> Path:
             except FileExistsError:
                 continue
             return path
+
+
+def _lock(path: Path) -> int | None:
+    """A lock on a run's folder that ends with this process; None where the file system has no locks.
+
+    Raises:
+        BlockingIOError: another process holds it.
+        FileNotFoundError: there is no such folder.
+    """
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(handle)
+        raise
+    except OSError:
+        os.close(handle)
+        return None
+    return handle
 
 
 @contextmanager

@@ -16,6 +16,13 @@ class ReplicaSync(abc.ABC):
     def average(self) -> None:
         """Makes the replicas equal, weights and moments, to the last bit. Collective over the replica set."""
 
+    def waiting(self) -> list[tuple[torch.Tensor, torch.Tensor]]:
+        """Optimizer states, each with the mean that the next sync puts into it: part of the training's state.
+
+        Live tensors; those of the states are the shards' own. Empty where nothing waits.
+        """
+        return []
+
     def held_bytes(self) -> int:
         """Bytes of optimizer state that the strategy itself keeps on this rank from one sync to the next."""
         return 0
@@ -38,6 +45,10 @@ class Together(ReplicaSync):
         """See the contract."""
         for part in self._parts:
             part.average()
+
+    def waiting(self) -> list[tuple[torch.Tensor, torch.Tensor]]:
+        """Of all parts."""
+        return [pair for part in self._parts for pair in part.waiting()]
 
     def held_bytes(self) -> int:
         """Of all parts."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import torch
 import torch.distributed as dist
 
 from reference_impl.shards import TableShard
@@ -39,6 +40,10 @@ class DelayedMomentsSync(ReplicaSync):
         for moments, before in zip(self._moments, self._averaged, strict=True):
             moments.copy_(before)
         self._averaged = now
+
+    def waiting(self) -> list[tuple[torch.Tensor, torch.Tensor]]:
+        """See the contract: the moments in use, and a_(j-1)."""
+        return list(zip(self._moments, self._averaged, strict=True))
 
     def held_bytes(self) -> int:
         """The moments' mean that waits for the next sync."""

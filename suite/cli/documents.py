@@ -109,7 +109,11 @@ def outcome_body(outcome: Outcome) -> dict[str, Any]:
     """The document of one configuration of a sweep, with its own flags."""
     body = run_body(outcome.run, outcome.record, outcome.path)
     flags = [] if outcome.record is None else list(outcome.record.environment.flags)
-    return body | {"error": located(outcome.error, outcome.path), "environment": {"flags": flags}}
+    return body | {
+        "error": located(outcome.error, outcome.path),
+        "environment": {"flags": flags},
+        "launches_kept": outcome.kept,
+    }
 
 
 def _collectives(finished: list[LaunchRecord], sync_interval: int) -> list[dict[str, Any]] | None:

@@ -47,7 +47,7 @@ def show_error(report: ErrorReport, console: Console) -> None:
         what = f"{report.field}{value}: {what}"
     if report.rank is not None and f"rank {report.rank}" not in what.lower():
         what = f"rank {report.rank}: {what}"
-    console.print("Error: ", style="bold red", end="")
+    console.print("Error: ", style="bold red", end="", soft_wrap=True)
     console.print(what, markup=False, highlight=False, soft_wrap=True)
     for label, text in (("Remedy", report.remedy), ("Log", report.log)):
         if text is not None:

@@ -10,6 +10,7 @@ import typer
 
 from reference_impl.layout import PLACEMENTS
 from reference_impl.optimizer import offered_on
+from suite.checkpoints.folder import start_from
 from suite.errors import ConfigError
 from suite.implementation import BUILT_IN
 from suite.session import LAUNCHERS
@@ -34,6 +35,13 @@ ON_CUDA_TOO = [name for name in offered_on("cuda") if name not in ON_CPU]
 DENSE_OPTIMIZERS = get_args(DenseOptimizerSpec.model_fields["name"].annotation)
 SHARDING_GRAMMAR = "TYPE[,TABLE=TYPE...]"
 
+Resume = Annotated[
+    bool,
+    typer.Option(
+        "--resume",
+        help="Keep what an earlier call of the same command has finished in --runs, and run the rest.",
+    ),
+]
 Runs = Annotated[Path, typer.Option("--runs", metavar="DIR", help="Folder that the records are in.")]
 
 
@@ -221,6 +229,40 @@ class RunOptions:
             | _given(chosen)
             | {"dense": default.dense.model_dump() | _given(dense)}
         )
+
+
+@dataclass(frozen=True)
+class CheckpointOptions:
+    """Where a training's state is kept, and where it begins."""
+
+    checkpoint: Annotated[
+        str | None, typer.Option(metavar="DIR", help="Keep the training's state in DIR/step....")
+    ] = None
+    checkpoint_every: Annotated[
+        int | None, typer.Option(help="Steps from one checkpoint to the next.  [default: one, at the end]")
+    ] = None
+    start_from: Annotated[
+        str | None,
+        typer.Option(metavar="DIR/STEP", help="Go on from this checkpoint, in this or another layout."),
+    ] = None
+
+    def apply(self, run: RunSpec) -> RunSpec:
+        """The same run with checkpoints.
+
+        Raises:
+            ConfigError: an option that is not valid, or a checkpoint that is none.
+        """
+        if self.checkpoint is None and self.checkpoint_every is not None:
+            raise ConfigError(
+                "checkpoint_every", self.checkpoint_every, "nothing is kept.", "Say with --checkpoint where."
+            )
+        changes: dict[str, Any] = {}
+        if self.checkpoint is not None:
+            every = _first(self.checkpoint_every, run.steps)
+            changes["checkpoint"] = {"folder": self.checkpoint, "every": every}
+        if self.start_from is not None:
+            changes["start"] = start_from(Path(self.start_from))
+        return validated(RunSpec, dict(run) | changes) if changes else run
 
 
 def whole_numbers(text: str, field: str) -> list[int]:

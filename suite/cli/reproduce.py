@@ -46,9 +46,10 @@ def reproduce(
     """
     allowed = allowances(allow)
     original = load(record, runs)
+    run = original.run.model_copy(update={"checkpoint": None})  # those of the original stay
     console = messages()
     with shown([original.run], console) as report:
-        again, path = run_one(original.run, runs, open_launcher(original.run.launcher), partial(report, 0))
+        again, path = run_one(run, runs, open_launcher(original.run.launcher), partial(report, 0))
     outcome = Outcome(original.run, again, path, again.error)
     comparison = compare_records([original], [again], allowed)
     environment = differences(original.environment, again.environment)

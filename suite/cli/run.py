@@ -11,12 +11,12 @@ from rich.console import Console
 from suite.catalog import load_workload
 from suite.cli.documents import run_body
 from suite.cli.failures import RUN_FAILED, relative, show_error
-from suite.cli.options import RunOptions
+from suite.cli.options import CheckpointOptions, Resume, RunOptions
 from suite.cli.progress import shown
 from suite.cli.streams import messages
 from suite.cli.tables import show_runs
 from suite.cli.verb import Result, verb
-from suite.session import Outcome, open_launcher, run_one
+from suite.session import Outcome, left_behind, open_launcher, run_one
 from suite.store import RECORD
 
 Workload = Annotated[
@@ -33,8 +33,10 @@ Workload = Annotated[
 def run(
     workload: Workload,
     options: RunOptions,
+    checkpoints: CheckpointOptions,
     world_size: Annotated[int, typer.Option(help="T, the number of ranks.")] = 1,
     replica_groups: Annotated[int, typer.Option(help="M, the number of replica groups; 1 is plain 1D.")] = 1,
+    resume: Resume = False,
 ) -> Result:
     """Train one configuration and keep its record.
 
@@ -43,13 +45,20 @@ def run(
       sparse2d run smoke
       sparse2d run movielens_100k --world-size 4 --replica-groups 2
       sparse2d run my_tables.toml --world-size 2 --launches 5 --json
+      sparse2d run smoke --checkpoint kept --checkpoint-every 20
+      sparse2d run smoke --start-from kept/step00000020 --world-size 2 --replica-groups 2
       sparse2d run smoke --implementation my_package.my_file:MyImplementation
     """
     spec = options.build(load_workload(workload, options.data), world_size, replica_groups)
+    spec = checkpoints.apply(spec)
     console = messages()
+    left = left_behind(spec, options.runs) if resume else None
+    kept = 0 if left is None else len(left.launches)
     with shown([spec], console) as report:
-        record, path = run_one(spec, options.runs, open_launcher(spec.launcher), partial(report, 0))
-    outcome = Outcome(spec, record, path, record.error)
+        record, path = run_one(spec, options.runs, open_launcher(spec.launcher), partial(report, 0), left)
+    outcome = Outcome(spec, record, path, record.error, kept)
+    if kept:
+        console.print(kept_text(outcome), markup=False, soft_wrap=True)
 
     def show(out: Console) -> None:
         if any(launch.status == "complete" for launch in record.launches):
@@ -59,11 +68,17 @@ def run(
         out.print(f"Record: {relative(path / RECORD)}", soft_wrap=True)
 
     return Result(
-        run_body(spec, record, path),
+        run_body(spec, record, path) | {"launches_kept": kept},
         show,
         exit_code=0 if record.status == "complete" else RUN_FAILED,
         flags=record.environment.flags,
     )
+
+
+def kept_text(outcome: Outcome) -> str:
+    """How many launches were there before this call."""
+    whole = "" if outcome.kept < outcome.run.launches else ": nothing was run"
+    return f"kept {outcome.kept} of {outcome.run.launches} launches of an earlier call{whole}"
 
 
 def show_failure(outcome: Outcome, console: Console) -> None:

@@ -12,6 +12,8 @@ from typing import IO, Any, TextIO, cast
 from rich.console import Console
 
 NOT_WRITTEN = 3
+#: Of the widest table.
+TABLE_WIDTH = 80
 
 
 def messages() -> Console:
@@ -42,7 +44,14 @@ def write_result(write: Callable[[], None], exit_code: int) -> int:
 
 
 class Output(Console):
-    """The console on stdout. Rich's own ends the program with exit code 1: a verdict that failed."""
+    """The console on stdout. Rich's own ends the program with exit code 1: a verdict that failed.
+
+    It is as wide as the tables at least: in a narrow terminal lines break, and no figure is cut off.
+    """
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.width = max(self.width, TABLE_WIDTH)
 
     def on_broken_pipe(self) -> None:
         """Leaves it to ``write_result``."""

@@ -12,9 +12,9 @@ from suite import session
 from suite.catalog import load_workload
 from suite.cli.documents import outcome_body, summary
 from suite.cli.failures import RUN_FAILED, relative
-from suite.cli.options import RunOptions, whole_numbers
+from suite.cli.options import Resume, RunOptions, whole_numbers
 from suite.cli.progress import shown
-from suite.cli.run import show_failure
+from suite.cli.run import kept_text, show_failure
 from suite.cli.streams import messages
 from suite.cli.tables import label, number, show_runs
 from suite.cli.verb import Result, verb
@@ -36,12 +36,14 @@ def sweep(
         str,
         typer.Option(metavar="M,...", help="Numbers of replica groups; each at the world sizes it divides."),
     ] = "1,2,4",
+    resume: Resume = False,
 ) -> Result:
     """Train every world size with every number of replica groups that divides it.
 
     M = 1 runs on TorchRec's own 1D (baseline_1d), M > 1 on --implementation, so that the table shows 2D
     beside 1D. All configurations are checked before the first is launched; one that fails is reported and the
-    others go on. Exit code 3 if any failed.
+    others go on. Exit code 3 if any failed. A sweep that was ended (Ctrl-C, a signal, a reboot) goes on where
+    it was with the same command and --resume; without it everything is measured anew beside the old records.
 
     \b
     Examples:
@@ -49,6 +51,7 @@ def sweep(
       sparse2d sweep movielens_100k dlrm_small --launches 5
       sparse2d sweep dlrm_small --world-sizes 2,4 --replica-groups 1,2
       sparse2d sweep dlrm_small --scaling weak --json > sweep.json
+      sparse2d sweep dlrm_small --launches 5 --resume
     """
     sizes = whole_numbers(world_sizes, "world_sizes"), whole_numbers(replica_groups, "replica_groups")
     if len(set(workloads)) < len(workloads):
@@ -64,6 +67,7 @@ def sweep(
         console.print(
             f"[{index + 1}/{len(runs)}] {outcome.run.workload.name} {label(outcome.run)}: "
             + (f"{number(speed.median)} samples/s" if speed is not None else "failed")
+            + (f" ({kept_text(outcome)})" if outcome.kept else "")
             + (f"  {relative(outcome.path / RECORD)}" if outcome.path is not None else ""),
             markup=False,
             soft_wrap=True,
@@ -73,7 +77,7 @@ def sweep(
 
     launcher = session.open_launcher(runs[0].launcher)
     with shown(runs, console) as report:
-        outcomes = session.sweep(runs, options.runs, launcher, report, tell)
+        outcomes = session.sweep(runs, options.runs, launcher, report, tell, resume)
 
     def show(out: Console) -> None:
         for _, of_workload in groupby(outcomes, key=lambda outcome: outcome.run.workload):

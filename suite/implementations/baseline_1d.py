@@ -53,7 +53,7 @@ class Baseline1D(ShardedImplementation):
             dense_parameters(sharded.module),
             lambda parameters: dense_optimizer(run.optimizer.dense, parameters),
         )
-        self._adopt(sharded, plan, dense, groups.sharding)
+        self._adopt(run, sharded, plan, dense, groups.sharding)
         self._optimizers: list[torch.optim.Optimizer] = [
             CombinedOptimizer([sharded.module.fused_optimizer, dense])
         ]

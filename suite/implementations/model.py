@@ -64,6 +64,14 @@ def _check_tables(model: object, workload: WorkloadSpec) -> None:
             "dtype).",
             "Build the EmbeddingBagCollections (EmbeddingCollections without pooling) from workload.tables.",
         )
+    tables = {id(p) for collection in embedding_collections(model).values() for p in collection.parameters()}
+    if all(id(p) in tables or not p.requires_grad for p in model.parameters()):
+        raise ConfigError(
+            "model.factory",
+            factory,
+            "the model has no dense parameter to train: its logits follow from the tables alone.",
+            "Add a dense layer, be it one bias.",
+        )
     on_device = [
         name
         for collection in embedding_collections(model).values()

@@ -15,6 +15,7 @@ from reference_impl.sync.delayed import DelayedMomentsSync
 from reference_impl.sync.immediate import DenseSync
 from reference_impl.sync.schedule import Schedule
 from reference_impl.train_step import train_step
+from suite.checkpoints.tensors import State
 from suite.implementations.model import build_model
 from suite.implementations.planning import sharding_plan
 from suite.implementations.sharded import (
@@ -37,7 +38,7 @@ class Reference2D(ShardedImplementation):
             model, groups, plan, embedding_optimizer(run), run.seed, device, run.exchange_dtype
         )
         dense = dense_optimizer(run.optimizer.dense, dense_parameters(sharded.module).values())
-        self._adopt(sharded, plan, dense, groups.sharding)
+        self._adopt(run, sharded, plan, dense, groups.sharding)
         self._optimizers = [dense] if sharded.unfused is None else [dense, sharded.unfused]
         self._sync = self._replica_sync(run, groups)
         self._schedule = Schedule(self._sync, run.sync_interval)
@@ -61,6 +62,12 @@ class Reference2D(ShardedImplementation):
     def sync_replicas(self) -> None:
         """See the contract: a sync that comes early, unless the last step ended with one."""
         self._schedule.catch_up()
+
+    def checkpoint_state(self) -> State:
+        """See the contract. Moments that wait for the next sync are ``pending.<name>``."""
+        waiting = {id(state): mean for state, mean in self._sync.waiting()}
+        pending = self._state_blocks("pending", lambda state: waiting.get(id(state)))
+        return {**super().checkpoint_state(), **pending}
 
     def parameter_bytes(self) -> Mapping[str, int]:
         """See the contract. Moments that wait for the next sync are optimizer state too."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import torch
@@ -17,7 +17,8 @@ from reference_impl.exchange import codecs
 from reference_impl.optimizer import EmbeddingOptimizer
 from reference_impl.plan import plan_of_tables, sharding_types
 from reference_impl.sharded_model import ShardedModel
-from reference_impl.shards import gather_tables
+from reference_impl.shards import TableShard, gather_tables
+from suite.checkpoints.tensors import Blocks, State
 from suite.errors import ConfigError
 from suite.implementation import Implementation
 from suite.implementations.model import build_model
@@ -81,11 +82,13 @@ class ShardedImplementation(Implementation):
 
     def _adopt(
         self,
+        run: RunSpec,
         sharded: ShardedModel,
         plan: ShardingPlan,
         optimizer: torch.optim.Optimizer,
         group: dist.ProcessGroup,
     ) -> None:
+        self._run = run
         self.model = sharded.module
         self._plan = plan
         self.dense_optimizer = optimizer
@@ -131,6 +134,50 @@ class ShardedImplementation(Implementation):
                 v.nbytes for entry in state for v in entry.values() if isinstance(v, torch.Tensor)
             ),
         }
+
+    def checkpoint_state(self) -> State:
+        """See the contract."""
+        dense = dense_parameters(self.model)
+        return {
+            **{f"table.{name}": part for name, part in self._blocks(lambda shard: shard.weight).items()},
+            **self._state_blocks("moment", lambda state: state),
+            **{f"dense.{name}": p.detach() for name, p in dense.items()},
+            **{
+                f"dense_state.{name}.{key}": value
+                for name, p in dense.items()
+                for key, value in self.dense_optimizer.state[p].items()
+                if isinstance(value, torch.Tensor)
+            },
+        }
+
+    def _state_blocks(
+        self, prefix: str, of: Callable[[torch.Tensor], torch.Tensor | None]
+    ) -> dict[str, Blocks]:
+        """What belongs to each optimizer state of this rank's shards: ``moment.<table>``, ``moment2...``."""
+
+        def kth(k: int) -> Callable[[TableShard], torch.Tensor | None]:
+            return lambda shard: of(shard.states[k]) if k < len(shard.states) else None
+
+        return {
+            f"{prefix}{'' if k == 0 else k + 1}.{name}": part
+            for k in range(max((len(shard.states) for shard in self.shards), default=0))
+            for name, part in self._blocks(kth(k)).items()
+        }
+
+    def _blocks(self, of: Callable[[TableShard], torch.Tensor | None]) -> dict[str, Blocks]:
+        """A tensor of each of this rank's shards, as blocks of whole tables."""
+        dims = {t.name: t.dim for t in self._run.workload.tables}
+        found: dict[str, tuple[tuple[int, int], dict[tuple[int, ...], torch.Tensor]]] = {}
+        for shard in self.shards:
+            if (tensor := of(shard)) is None:
+                continue
+            rows, columns = shard.weight.shape
+            one_a_row = tensor.shape != shard.weight.shape
+            unit = columns if one_a_row else 1
+            shape = (shard.rows, dims[shard.table] // unit)
+            at = (shard.row_offset, shard.column_offset // unit)
+            found.setdefault(shard.table, (shape, {}))[1][at] = tensor.detach().view(rows, -1)
+        return {table: Blocks(shape, blocks) for table, (shape, blocks) in found.items()}
 
     def gather_weights(self) -> Mapping[str, torch.Tensor]:
         """See the contract."""

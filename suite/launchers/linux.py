@@ -41,3 +41,18 @@ def process_state(pid: int) -> str | None:
         return None
     # The name before it is in brackets and may hold anything, spaces and brackets too.
     return stat.rpartition(")")[2].split()[0]
+
+
+def processes_with(variable: str, value: str) -> list[int]:
+    """Ids of the living processes whose environment had ``variable=value`` when they were started."""
+    entry = f"{variable}={value}".encode()
+    found = []
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdecimal() and process_state(int(folder.name)) not in (None, "Z"):
+            try:
+                environment = (folder / "environ").read_bytes()
+            except OSError:  # somebody else's, or gone
+                continue
+            if entry in environment.split(b"\0"):
+                found.append(int(folder.name))
+    return found

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import os
+import secrets
 import shutil
+import signal
 import socket
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
 from suite.errors import ErrorReport
 from suite.job import Job, RankOutput, output_file
 from suite.launchers.base import Progress
-from suite.launchers.linux import take_standard_streams
+from suite.launchers.linux import processes_with, take_standard_streams
 from suite.launchers.rank_process import RankProcess, RankStatus
 from suite.launchers.supervisor import end, supervise
-from suite.launchers.variables import PARENT_PID, STORE_FD
+from suite.launchers.variables import LAUNCH_ID, PARENT_PID, STORE_FD
 from suite.record import LaunchRecord
 from suite.spec import RunSpec
 
@@ -33,21 +36,30 @@ class LocalLauncher:
         started = datetime.now(UTC).isoformat(timespec="seconds")
         begin = time.monotonic()
         exchange = (folder / f"launch{index}").resolve()
+        launch_id = secrets.token_hex(16)
         job_file = exchange / "job.json"
         ranks: list[RankProcess] = []
         try:
             try:
                 error = _write_job(job_file, Job(run=run, launch=index, output=exchange))
                 if error is None:
-                    error = _start(ranks, run, index, folder, job_file)
+                    error = _start(ranks, run, index, folder, job_file, launch_id)
                 if error is None:
                     error = supervise(ranks, index, run.stall_timeout_s, on_progress)
             finally:
                 end(ranks)
+                _end_the_others(launch_id)
             outputs = [] if error else _read_outputs(exchange, run.layout.world_size)
         finally:
             shutil.rmtree(exchange, ignore_errors=True)  # somebody may have removed the run's folder
         return _record(index, started, time.monotonic() - begin, outputs, error)
+
+
+def _end_the_others(launch_id: str) -> None:
+    """Kills what ranks have started in sessions of its own, which no signal to the rank's group reaches."""
+    for pid in processes_with(LAUNCH_ID, launch_id):
+        with suppress(OSError):  # it has ended just now
+            os.kill(pid, signal.SIGKILL)
 
 
 def _record(
@@ -88,7 +100,7 @@ def _write_job(job_file: Path, job: Job) -> ErrorReport | None:
 
 
 def _start(
-    ranks: list[RankProcess], run: RunSpec, index: int, folder: Path, job_file: Path
+    ranks: list[RankProcess], run: RunSpec, index: int, folder: Path, job_file: Path, launch_id: str
 ) -> ErrorReport | None:
     """Starts the ranks and appends each to ``ranks`` at once, so that none is lost when a later one fails."""
     logs = Path("logs") / f"launch{index}"
@@ -107,7 +119,7 @@ def _start(
                         RankStatus(rank, str(log), heard_at=now, advanced_at=now, nccl=nccl),
                         folder / log,
                         ["suite.worker", str(job_file)],
-                        _environment(rank, world_size, store),
+                        _environment(rank, world_size, store, launch_id),
                         pass_fds=(store.fileno(),) if rank == 0 else (),
                     )
                 )
@@ -121,7 +133,7 @@ def _start(
     return None
 
 
-def _environment(rank: int, world_size: int, store: socket.socket) -> dict[str, str]:
+def _environment(rank: int, world_size: int, store: socket.socket, launch_id: str) -> dict[str, str]:
     environment = {
         # All ranks are here, so gloo need not look up this host's name, which may lead elsewhere.
         "GLOO_SOCKET_IFNAME": "lo",
@@ -137,6 +149,7 @@ def _environment(rank: int, world_size: int, store: socket.socket) -> dict[str, 
         "MASTER_PORT": str(store.getsockname()[1]),
         "PYTHONUNBUFFERED": "1",
         PARENT_PID: str(os.getpid()),
+        LAUNCH_ID: launch_id,
     }
     if rank == 0:
         environment[STORE_FD] = str(store.fileno())

@@ -131,6 +131,13 @@ def of_allocated_tables(workload: Any, device: torch.device) -> nn.Module:
     return TwoTowers(collection([first], device="cpu"), collection(others))
 
 
+def of_tables_alone(workload: Any, device: torch.device) -> nn.Module:
+    """Wrong: nothing but tables is trained."""
+    model = Projection(collection(workload.tables), [1.0], device)
+    model.bias.requires_grad_(False)
+    return model
+
+
 def no_module(workload: Any, device: torch.device) -> object:
     """Wrong: not a module."""
     return "a model"

@@ -6,7 +6,9 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -30,6 +32,7 @@ class Toy(Implementation):
     def __init__(self, run: RunSpec, device: torch.device) -> None:
         self.weight = torch.zeros(run.workload.model.dense_features, requires_grad=True)
         self._step = 0
+        commit_fault(-1)
 
     def train_step(self, batch: Batch) -> torch.Tensor:
         commit_fault(self._step)
@@ -90,6 +93,16 @@ def commit_fault(step: int) -> None:
         case "sleep":
             while True:
                 time.sleep(1)
+        case "kill":
+            os.kill(os.getpid(), signal.SIGKILL)
+        case "memory_limit":
+            size = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+            resource.setrlimit(resource.RLIMIT_AS, (size + (256 << 20), resource.RLIM_INFINITY))
+            torch.ones(1 << 28)
+        case "leave_a_session":
+            subprocess.Popen(["setsid", "sleep", "600"])
+            time.sleep(1)
+            raise ValueError("this rank was told to raise")
     if os.environ.get(FAULT, "").startswith("kill_in_all_to_all"):
         if fault_now(step):
             threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGKILL)).start()

@@ -292,3 +292,43 @@ def test_a_really_full_disk(tmp_path):
         pytest.skip(done.stderr.strip())
     assert done.stdout.startswith("True The record could not be saved: No space left on device.")
     assert done.stdout.count("PosixPath") == 1
+
+
+@pytest.mark.skipif(shutil.which("mount") is None or os.geteuid() != 0, reason="needs root to mount a tmpfs")
+def test_a_really_read_only_folder(tmp_path):
+    script = (
+        "import pathlib, sys\n"
+        "from tests.suite.test_store import opened, ConfigError\n"
+        "try:\n"
+        "    opened(pathlib.Path(sys.argv[1]))\n"
+        "except ConfigError as error:\n"
+        "    print(error.report.field, error.report.message)\n"
+    )
+    mount = 'mount -t tmpfs -o ro none "$1" && exec "$2" -c "$3" "$1"'
+    done = subprocess.run(
+        ["unshare", "--mount", "sh", "-c", mount, "sh", str(tmp_path), sys.executable, script],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    if "unshare" in done.stderr or "mount:" in done.stderr:
+        pytest.skip(done.stderr.strip())
+    assert done.stdout == "runs records cannot be written there: Read-only file system.\n"
+
+
+def test_a_clock_that_is_set_back_while_it_runs(tmp_path, monkeypatch):
+    hours = iter([12, 12, 3, 3, 3])
+
+    class Jumping(store.datetime):
+        @classmethod
+        def now(cls, tz=None):
+            return cls(2026, 1, 1, next(hours), tzinfo=tz)
+
+    monkeypatch.setattr(store, "datetime", Jumping)
+    folder = opened(tmp_path)
+    folder.save_launch(make_launch(0))
+    later = opened(tmp_path)
+    record, path = folder.finish("complete", None)
+    assert path.name == record.run_id == folder.path.name.removeprefix(".").removesuffix(".partial")
+    assert store.load(path.name, tmp_path) == record
+    assert later.path.exists()

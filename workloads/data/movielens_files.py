@@ -209,7 +209,7 @@ def _ratings(path: Path, text: str, field: str) -> np.ndarray:
         raise _damaged(field, path, "it is empty")
     try:
         table = np.loadtxt(io.StringIO(text), dtype=np.int64, delimiter="\t", ndmin=2, comments=None)
-    except ValueError as error:
+    except (ValueError, OverflowError) as error:
         raise _damaged(field, path, str(error).split(";")[0]) from error
     if table.shape != (RATINGS, 4):
         raise _damaged(field, path, f"{table.shape[0]} lines of {table.shape[1]} columns, not {RATINGS} of 4")
@@ -257,8 +257,10 @@ def _rows(
 
 def _user(cells: list[str]) -> tuple[int, int, int, bytes]:
     _, age, gender, occupation, zip_code = cells
-    if len(zip_code) != 5:
+    if len(zip_code) != 5 or not zip_code.isascii():
         raise ValueError(f"zip code {zip_code!r} has not 5 characters")
+    if not (age.isdecimal() and age.isascii() and len(age) <= 3):
+        raise ValueError(f"age {age!r} is no number of years")
     for what, value, known in (("gender", gender, ("F", "M")), ("occupation", occupation, OCCUPATIONS)):
         if value not in known:
             raise ValueError(f"unknown {what} {value!r}")

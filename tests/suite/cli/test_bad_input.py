@@ -67,6 +67,17 @@ WRONG = [
         2,
         "one only",
     ),
+    (
+        ["run", TINY, "--replica-groups", "1", "--implementation", "torchrec_dmp_collection"],
+        "device",
+        "cpu",
+        "asserts CUDA",
+    ),
+    (["run", TINY, "--checkpoint-every", "2"], "checkpoint_every", 2, "nothing is kept"),
+    (["run", TINY, "--checkpoint", "x", "--checkpoint-every", "9"], "checkpoint.every", 9, "ends after"),
+    (["run", TINY, "--start-from", "nowhere"], "start_from", "nowhere", "no checkpoint"),
+    (["run", TINY, "--checkpoint", "x"], "implementation", "reference_2d", "checkpoint_state"),
+    (["run", TINY, "--learning-rate", "1e39"], "optimizer.learning_rate", 1e39, "float32"),
     (["run", TINY, "--optimizer", "adamw"], "optimizer.name", "adamw", "rowwise_adagrad"),
     (["run", TINY, "--optimizer", "adam"], "optimizer.name", "adam", "no fused kernel of it on cpu"),
     (

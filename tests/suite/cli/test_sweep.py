@@ -112,3 +112,22 @@ def test_progress_names_configuration_and_launch(cli):
     done = cli("sweep", TINY, "--world-sizes", "2", "--replica-groups", "1,2", "--launches", "2")
     assert "[2/2] tiny 2D T=2 M=2: launch 2/2 train 6/6" in done.err
     assert "[1/2] tiny 1D T=2: 764 samples/s" in done.err
+
+
+def test_resuming_is_said_on_screen(cli, monkeypatch):
+    command = ("sweep", TINY, "--world-sizes", "2", "--replica-groups", "1", "--launches", "3")
+
+    def stop(run, index):
+        if index == 2:
+            raise KeyboardInterrupt
+        return succeed(run, index)
+
+    monkeypatch.setattr(FakeLauncher, "script", stop)
+    assert "--resume" in cli(*command).err
+    monkeypatch.setattr(FakeLauncher, "script", succeed)
+    assert "(kept 2 of 3 launches of an earlier call)" in cli(*command, "--resume").err
+    done = cli(*command, "--resume", "--json")
+    assert "(kept 3 of 3 launches of an earlier call: nothing was run)" in done.err
+    assert done.document["runs"][0]["launches_kept"] == 3
+    done = cli("run", TINY, "--world-size", "2", "--launches", "3", "--resume", "--json")
+    assert done.document["launches_kept"] == 0, "1D is another implementation"

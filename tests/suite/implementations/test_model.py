@@ -115,6 +115,7 @@ def test_weights_keep_the_users_names(world: Callable[[int], World]) -> None:
         ("of_other_tables", r"\['right_a', 'right_b'\]"),
         ("of_too_few_tables", r"\['right_b'\]"),
         ("of_allocated_tables", "allocated on every rank"),
+        ("of_tables_alone", "no dense parameter"),
         ("no_module", "returned str"),
         ("there_is_none", "no attribute"),
     ],

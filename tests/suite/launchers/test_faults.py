@@ -1,7 +1,7 @@
 """Real ranks that fail in real collectives: who is named, after how long, and what is left.
 
 The deadlines are those of docs/faults.md. They are measured from the start of training, which the toy's
-faults follow within milliseconds.
+faults follow within milliseconds; those in the build from its start.
 """
 
 from __future__ import annotations
@@ -50,8 +50,10 @@ def faulty(monkeypatch: pytest.MonkeyPatch, mark: str, tmp_path: Path) -> Faulty
         monkeypatch.setenv(FAULT, fault)
         trains_since: list[float] = []
 
+        until = "build" if fault.endswith(":-1") else "train"
+
         def on_progress(progress: Progress) -> None:
-            if progress.phase == "train":
+            if progress.phase == until:
                 trains_since.append(time.monotonic())
 
         # Short only where it is what is tested: on a busy machine starting has long gaps too.
@@ -78,6 +80,12 @@ def faulty(monkeypatch: pytest.MonkeyPatch, mark: str, tmp_path: Path) -> Faulty
         ("stop:1:3", "rank_stalled", 1, ["is stopped"], STOPPED_S),
         ("sleep:1:3", "rank_stalled", 1, ["in step 3 of 6", "toy_implementation.py"], STALLED_S),
         ("config:1:3", "bad_input", 1, ["its tables are not right"], ENDED_S),
+        ("memory_limit:1:3", "out_of_memory", 1, ["ran out of memory in step 3 of 6", "allocate"], ENDED_S),
+        # What a rank has started in a session of its own ends too: the fixture looks for it.
+        ("leave_a_session:1:3", "rank_raised", 1, ["told to raise"], ENDED_S + 1),
+        # Before training: the time counts from the beginning of the build.
+        ("kill:1:-1", "rank_killed", 1, ["SIGKILL", "while building"], ENDED_S),
+        ("stop:0:-1", "rank_stalled", 0, ["is stopped", "while building"], STOPPED_S),
     ],
 )
 def test_fault(
