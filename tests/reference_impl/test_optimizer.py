@@ -10,9 +10,9 @@ import torch
 from fbgemm_gpu.split_embedding_configs import EmbOptimType
 
 from reference_impl.optimizer import EmbeddingOptimizer
+from suite.oracle.optimizers import TableOptimizer
 from tests.helpers.distributed import World
 from tests.helpers.training import EPS, LEARNING_RATE, Case, Trained
-from tests.oracle.optimizers import TableOptimizer
 from tests.reference_impl.one_row import OneRow, first_step
 
 LR = LEARNING_RATE["rowwise_adagrad"]

@@ -13,6 +13,9 @@ from collections.abc import Callable, Iterator
 import pytest
 import torch
 
+from suite.oracle.dlrm import Layer
+from suite.oracle.optimizers import DenseOptimizer, TableOptimizer
+from suite.oracle.training import Oracle
 from tests.helpers.training import (
     DENSE_LEARNING_RATE,
     FEATURES,
@@ -24,9 +27,6 @@ from tests.helpers.training import (
     Trained,
     global_batch,
 )
-from tests.oracle.dlrm import Layer
-from tests.oracle.optimizers import DenseOptimizer, TableOptimizer
-from tests.oracle.training import Oracle
 
 TOLERANCE = 1e-5
 OPTIMIZERS = tuple(LEARNING_RATE)

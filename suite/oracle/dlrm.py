@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import torch
 
-from tests.oracle.batch import GlobalBatch
+from suite.oracle.batch import GlobalBatch
 
 
 class Layer(NamedTuple):
@@ -27,6 +27,7 @@ class Layer(NamedTuple):
     bias: torch.Tensor
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
+        """Of x [B, in]: [B, out]."""
         return x @ self.weight.T + self.bias
 
 
