@@ -13,7 +13,7 @@ from contextlib import contextmanager
 
 import typer
 
-from suite.cli import ablate, compare, doctor, parity, reproduce, run, sweep, workloads
+from suite.cli import ablate, compare, doctor, parity, reproduce, run, selftest, sweep, workloads
 from suite.cli.failures import located, relative, report_of, show_error
 from suite.cli.streams import messages
 from suite.cli.verb import print_document
@@ -27,6 +27,7 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 app.command("doctor")(doctor.doctor)
+app.command("selftest")(selftest.selftest)
 app.add_typer(workloads.app, name="workloads")
 app.command("run")(run.run)
 app.command("sweep")(sweep.sweep)

@@ -16,7 +16,10 @@ from suite.cli.progress import shown
 from suite.cli.streams import messages
 from suite.cli.tables import show_runs
 from suite.cli.verb import Result, verb
+from suite.errors import ErrorReport, RunFailed
+from suite.selftest.parts import cases_of, conformance
 from suite.session import Outcome, left_behind, open_launcher, run_one
+from suite.spec import RunSpec
 from suite.store import RECORD
 
 Workload = Annotated[
@@ -37,6 +40,13 @@ def run(
     world_size: Annotated[int, typer.Option(help="T, the number of ranks.")] = 1,
     replica_groups: Annotated[int, typer.Option(help="M, the number of replica groups; 1 is plain 1D.")] = 1,
     resume: Resume = False,
+    check_implementation: Annotated[
+        bool,
+        typer.Option(
+            "--check-implementation",
+            help="First train --implementation beside the selftest's oracle, in this T and M.",
+        ),
+    ] = False,
 ) -> Result:
     """Train one configuration and keep its record.
 
@@ -46,12 +56,14 @@ def run(
       sparse2d run movielens_100k --world-size 4 --replica-groups 2
       sparse2d run my_tables.toml --world-size 2 --launches 5 --json
       sparse2d run smoke --checkpoint kept --checkpoint-every 20
-      sparse2d run smoke --start-from kept/step00000020 --world-size 2 --replica-groups 2
+      sparse2d run smoke --start-from kept/step00000020 --world-size 2
       sparse2d run smoke --implementation my_package.my_file:MyImplementation
     """
     spec = options.build(load_workload(workload, options.data), world_size, replica_groups)
     spec = checkpoints.apply(spec)
     console = messages()
+    if check_implementation:
+        _conforms(spec, console)
     left = left_behind(spec, options.runs) if resume else None
     kept = 0 if left is None else len(left.launches)
     with shown([spec], console) as report:
@@ -73,6 +85,23 @@ def run(
         exit_code=0 if record.status == "complete" else RUN_FAILED,
         flags=record.environment.flags,
     )
+
+
+def _conforms(spec: RunSpec, console: Console) -> None:
+    """Raises RunFailed where the implementation does not train what the oracle does."""
+    for case in cases_of(spec.implementation, spec.layout.world_size, spec.layout.replica_groups):
+        part = conformance(case, spec.device)
+        console.print(f"{part.name}: {part.message}", markup=False, soft_wrap=True)
+        if part.status == "fail":
+            raise RunFailed(
+                ErrorReport(
+                    kind="not_conforming",
+                    field="implementation",
+                    value=spec.implementation,
+                    message=part.message,
+                    remedy="Nothing was run. reference_impl/README.md has the formulae.",
+                )
+            )
 
 
 def kept_text(outcome: Outcome) -> str:

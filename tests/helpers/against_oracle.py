@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import torch
 
+from suite.oracle.dlrm import Layer
+from suite.oracle.training import Oracle
 from tests.helpers.training import CROSS
-from tests.oracle.dlrm import Layer
-from tests.oracle.training import Oracle
 
 #: TorchRec's names of DLRM's layers, first to last.
 BOTTOM = [f"dense.dense_arch.model._mlp.{i}._linear" for i in range(2)]

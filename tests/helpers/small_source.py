@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from suite.data import DataSource, Samples
+from suite.oracle.batch import GlobalBatch
 from suite.spec import WorkloadSpec
 from tests.helpers.training import global_batch
-from tests.oracle.batch import GlobalBatch
 
 
 class SmallSource(DataSource):

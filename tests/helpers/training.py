@@ -14,8 +14,8 @@ from typing import Any
 
 import torch
 
-from tests.oracle.batch import GlobalBatch
-from tests.oracle.dlrm import Feature
+from suite.oracle.batch import GlobalBatch
+from suite.oracle.dlrm import Feature
 
 STEPS = 10
 SEED = 3

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import torch
 
-from tests.oracle.batch import GlobalBatch
+from suite.oracle.batch import GlobalBatch
 
 ROWS, DIM = 8, 4
 

@@ -17,9 +17,9 @@ from fbgemm_gpu.split_table_batched_embeddings_ops_training import (
 )
 
 from reference_impl.optimizer import KINDS, EmbeddingOptimizer, Name, offered_on
+from suite.oracle.optimizers import TableOptimizer
 from tests.helpers.distributed import World
 from tests.helpers.training import EPS, LEARNING_RATE, Case, Trained
-from tests.oracle.optimizers import TableOptimizer
 from tests.reference_impl.one_row import OneRow, first_step
 
 LR = LEARNING_RATE["rowwise_adagrad"]

@@ -18,6 +18,9 @@ from typing import Any
 import pytest
 import torch
 
+from suite.oracle.dlrm import Cross
+from suite.oracle.optimizers import DenseOptimizer, TableOptimizer
+from suite.oracle.training import Oracle
 from tests.helpers.against_oracle import BOTTOM, CROSSES, OVER, distance, layers, named
 from tests.helpers.training import (
     ADAGRAD_LEARNING_RATE,
@@ -31,9 +34,6 @@ from tests.helpers.training import (
     Trained,
     global_batch,
 )
-from tests.oracle.dlrm import Cross
-from tests.oracle.optimizers import DenseOptimizer, TableOptimizer
-from tests.oracle.training import Oracle
 
 TOLERANCE = 1e-5
 OPTIMIZERS = tuple(LEARNING_RATE)

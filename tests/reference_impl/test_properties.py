@@ -18,14 +18,14 @@ from hypothesis import strategies as st
 from reference_impl.dlrm import Table, embedding_collection
 from reference_impl.layout import PLACEMENTS, RankLayout, leaves_none_empty
 from reference_impl.plan import column_shards, plan_of_tables, plan_one_group
+from suite.oracle.batch import GlobalBatch
+from suite.oracle.dlrm import Feature
+from suite.oracle.optimizers import DenseOptimizer, TableOptimizer
+from suite.oracle.training import Oracle
 from suite.spec import RunSpec
 from tests.helpers.against_oracle import BOTTOM, OVER, layers, named
 from tests.helpers.distributed import World
 from tests.helpers.training import rank_batch
-from tests.oracle.batch import GlobalBatch
-from tests.oracle.dlrm import Feature
-from tests.oracle.optimizers import DenseOptimizer, TableOptimizer
-from tests.oracle.training import Oracle
 
 CPU = torch.device("cpu")
 TYPES = ("table_wise", "row_wise", "column_wise", "table_row_wise", "grid", "data_parallel")

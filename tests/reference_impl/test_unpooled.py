@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 import torch
 
+from suite.oracle.batch import GlobalBatch
+from suite.oracle.dlrm import Layer
+from suite.oracle.next_token import NextTokenOracle
+from suite.oracle.optimizers import DenseOptimizer, TableOptimizer
 from tests.helpers.distributed import World
 from tests.helpers.training import EPS, SEED, Trained, digests, rank_batch
-from tests.oracle.batch import GlobalBatch
-from tests.oracle.dlrm import Layer
-from tests.oracle.next_token import NextTokenOracle
-from tests.oracle.optimizers import DenseOptimizer, TableOptimizer
 
 ROWS, DIM, STEPS = 41, 8, 10
 LEARNING_RATE = {"sgd": 8.0, "adagrad": 0.05, "rowwise_adagrad": 0.05}

@@ -41,10 +41,10 @@ import torch
 import torch.distributed as dist
 
 from suite.collectives import CollectiveCounter, GroupNames
+from suite.oracle.batch import GlobalBatch
 from suite.spec import RunSpec
 from tests.helpers.distributed import World
 from tests.helpers.training import rank_batch
-from tests.oracle.batch import GlobalBatch
 
 T, G, DIM = 4, 8, 4
 TABLES = {"a": (8, ["fa"]), "b": (16, ["fb"]), "c": (20, ["fc1", "fc2"]), "d": (14, ["fd"])}

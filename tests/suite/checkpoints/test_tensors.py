@@ -16,10 +16,10 @@ import pytest
 import torch
 
 from suite.errors import RunFailed
+from suite.oracle.training import Oracle
 from suite.spec import RunSpec
 from tests.helpers.distributed import RankFailed, World
 from tests.helpers.training import Case, global_batch, rank_batch
-from tests.oracle.training import Oracle
 from tests.reference_impl.test_oracle import TOLERANCE, _distance, _named, _oracle
 
 HALF = 10

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from suite import store
+from suite.selftest.parts import Part
 from tests.helpers.records import FakeLauncher, failed_launch, make_launch
 from tests.suite.cli.conftest import TINY
 
@@ -170,3 +171,23 @@ def test_stdout_holds_nothing_but_the_document(cli):
     done = cli("run", TINY, "--json")
     json.loads(done.out)
     assert "train" in done.err
+
+
+@pytest.mark.parametrize("status", ["ok", "fail"])
+def test_an_implementation_is_checked_before_it_is_run(status, cli, monkeypatch, launched):
+    asked = []
+
+    def conformance(case, device):
+        asked.append((case.implementation, case.world_size, case.replica_groups, case.placement, device))
+        return Part(name=case.name, status=status, message="moment.users is far.", seconds=0.0)
+
+    monkeypatch.setattr("suite.cli.run.conformance", conformance)
+    done = cli("run", TINY, "--world-size", "2", "--replica-groups", "2", "--check-implementation", "--json")
+    assert asked[0] == ("reference_2d", 2, 2, "interleaved", "cpu")
+    if status == "ok":
+        assert done.code == 0
+        assert {placement for *_, placement, _ in asked} == {"interleaved", "contiguous"}
+        assert len(launched) == 1
+    else:
+        assert (done.code, done.document["error"]["kind"]) == (3, "not_conforming")
+        assert launched == []

@@ -11,10 +11,10 @@ import torch.distributed as dist
 
 from suite.errors import ConfigError
 from suite.implementations.model import build_model
+from suite.oracle.batch import GlobalBatch
 from suite.spec import RunSpec
 from tests.helpers.distributed import World
 from tests.helpers.training import rank_batch
-from tests.oracle.batch import GlobalBatch
 
 CPU = torch.device("cpu")
 ROWS = {"left": 20, "right_a": 30, "right_b": 10}

@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 import torch
 
+from suite.oracle.dlrm import Layer
+from suite.oracle.optimizers import DenseOptimizer, TableOptimizer
+from suite.oracle.training import Oracle
 from suite.quality.spec import Training, VirtualOptimizer
 from suite.quality.training import VirtualTraining, train
 from suite.spec import WorkloadSpec
 from tests.helpers.training import EPS, FEATURES, SEED, TABLES, Case, Trained, global_batch
-from tests.oracle.dlrm import Layer
-from tests.oracle.optimizers import DenseOptimizer, TableOptimizer
-from tests.oracle.training import Oracle
 
 TOLERANCE = 1e-5
 STEPS = 10

@@ -24,9 +24,9 @@ from dataclasses import dataclass
 import torch
 import torch.nn.functional as F
 
-from tests.oracle.batch import GlobalBatch
-from tests.oracle.dlrm import Cross, Feature, Layer, logits
-from tests.oracle.optimizers import DenseOptimizer, TableOptimizer
+from suite.oracle.batch import GlobalBatch
+from suite.oracle.dlrm import Cross, Feature, Layer, logits
+from suite.oracle.optimizers import DenseOptimizer, TableOptimizer
 
 
 @dataclass

@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 import torch
 
-from tests.oracle.batch import GlobalBatch
+from suite.oracle.batch import GlobalBatch
 
 
 class Layer(NamedTuple):
@@ -33,6 +33,7 @@ class Layer(NamedTuple):
     bias: torch.Tensor
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
+        """Of x [B, in]: [B, out]."""
         return x @ self.weight.T + self.bias
 
 
@@ -44,6 +45,7 @@ class Cross(NamedTuple):
     bias: torch.Tensor
 
     def __call__(self, first: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+        """Of the first layer's input and this one's, [B, W] each: [B, W]."""
         return first * (x @ self.down.T @ self.up.T + self.bias) + x
 
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import torch
 
-from tests.oracle.batch import GlobalBatch
-from tests.oracle.training import Oracle
+from suite.oracle.batch import GlobalBatch
+from suite.oracle.training import Oracle
 
 
 class NextTokenOracle(Oracle):
