@@ -44,7 +44,7 @@ class MetricComparison(Frozen):
 
 
 class Difference(Frozen):
-    """One setting in which the two sides differ."""
+    """One setting, or module of the user's own, in which the two sides differ."""
 
     field: str
     before: Any
@@ -167,12 +167,22 @@ def _finished(records: Sequence[RunRecord]) -> list[LaunchRecord]:
 
 
 def _differences(a: RunRecord, b: RunRecord) -> list[Difference]:
-    """Settings in which two runs differ, apart from the workload."""
+    """Settings and code in which two runs differ, apart from the workload."""
     one, other = (_flat(r.run.model_dump(mode="json", exclude={"workload"})) for r in (a, b))
     return [
         Difference(field=field, before=one.get(field), after=other.get(field))
         for field in sorted(one.keys() | other.keys())
         if one.get(field) != other.get(field)
+    ] + _code_differences(a, b)
+
+
+def _code_differences(a: RunRecord, b: RunRecord) -> list[Difference]:
+    """Modules of the user's own that both runs name and that were edited in between."""
+    one, other = a.environment.code, b.environment.code
+    return [
+        Difference(field=f"code.{module}", before=one[module], after=other[module])
+        for module in sorted(one.keys() & other.keys())
+        if one[module] != other[module]
     ]
 
 
@@ -203,6 +213,11 @@ def _notes(before: Sequence[RunRecord], after: Sequence[RunRecord]) -> list[str]
     ]
     if machines[0] != machines[1]:
         notes.append("the two sides ran on different hosts: their times compare hosts, too")
+    if edited := [d.field.removeprefix("code.") for d in _code_differences(before[0], after[0])]:
+        notes.append(
+            f"the code of {', '.join(edited)} was edited between the two sides: under the same spec hash "
+            "they may train unlike models on unlike data"
+        )
     runs = [records[0].run for records in (before, after)]
     if runs[0].column_shards != runs[1].column_shards and any(r.optimizer.name != "sgd" for r in runs):
         notes.append(
@@ -275,7 +290,7 @@ def _by_seed(metric: Metric, records: Sequence[RunRecord]) -> dict[int, set[floa
 
 
 def _same_arithmetic(a: RunRecord, b: RunRecord) -> bool:
-    """Whether both train the same model to the last bit: same settings, stack, processor and threads."""
+    """Whether both train the same model to the last bit: same settings, code, stack, processor, threads."""
 
     def how(record: RunRecord) -> tuple[Any, ...]:
         environment = record.environment
@@ -289,7 +304,7 @@ def _same_arithmetic(a: RunRecord, b: RunRecord) -> bool:
             {rank.threads for launch in _finished([record]) for rank in launch.ranks},
         )
 
-    return how(a) == how(b)
+    return how(a) == how(b) and not _code_differences(a, b)
 
 
 def _undecided(
