@@ -10,6 +10,8 @@ import difflib
 import importlib
 import pkgutil
 import tomllib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +48,13 @@ def load_workload(name_or_path: str, location: str | None = None) -> WorkloadSpe
                 f"{hint}Use one of {known}, module:function, or a path ending in .toml.",
             )
         workload = _call(f"{SPECS}.{name_or_path}:{name_or_path}")
+    if name_or_path in workload_names() and workload.name != name_or_path:
+        raise ConfigError(
+            "name",
+            workload.name,
+            f"the file workloads/specs/{name_or_path}.py names another workload.",
+            f"Set name={name_or_path!r} in it, or rename the file and its function.",
+        )
     if location is None:
         return workload
     data = validated(DataSpec, {**workload.data.model_dump(), "location": location}, "data.")
@@ -53,8 +62,21 @@ def load_workload(name_or_path: str, location: str | None = None) -> WorkloadSpe
 
 
 def list_workloads() -> list[WorkloadSpec]:
-    """All named workloads, by name."""
+    """All named workloads, by name.
+
+    Raises:
+        ConfigError: the file of one is wrong.
+    """
     return [load_workload(name) for name in workload_names()]
+
+
+def each_workload() -> Iterator[tuple[str, WorkloadSpec | ConfigError]]:
+    """All named workloads by name; in the place of one whose file is wrong, what is wrong with it."""
+    for name in workload_names():
+        try:
+            yield name, load_workload(name)
+        except ConfigError as error:
+            yield name, error
 
 
 def workload_names() -> list[str]:
@@ -66,7 +88,7 @@ def workload_names() -> list[str]:
 def _call(reference: str) -> WorkloadSpec:
     function = load_attribute(reference, "workload")
     remedy = "It is called without arguments and must return a WorkloadSpec."
-    with user_code("workload", reference, remedy), config_errors():
+    with user_code("workload", reference, remedy), _built_by(reference), config_errors():
         workload = function()
     if not isinstance(workload, WorkloadSpec):
         raise ConfigError(
@@ -76,6 +98,18 @@ def _call(reference: str) -> WorkloadSpec:
             "Return a suite.spec.WorkloadSpec.",
         )
     return workload
+
+
+@contextmanager
+def _built_by(reference: str) -> Iterator[None]:
+    """Names the function in an error about a field of what it builds."""
+    try:
+        yield
+    except ConfigError as error:
+        told = error.report.model_copy(update={"message": f"in {reference}: {error.report.message}"})
+        raise ConfigError(
+            **told.model_dump(include={"field", "value", "message", "remedy", "kind"})
+        ) from error
 
 
 def _read_toml(path: Path) -> dict[str, Any]:

@@ -60,10 +60,21 @@ def load_attribute(reference: str, field: str) -> Any:
     with user_code(
         field,
         reference,
-        "Run from the folder that holds it, or install it in this environment.",
+        "Mend that module, or install what it imports.",
         f"module {module_name!r} does not import:",
     ):
-        found = getattr(importlib.import_module(module_name), attribute, _MISSING)
+        try:
+            module = importlib.import_module(module_name)
+        except ModuleNotFoundError as error:
+            if error.name is None or not f"{module_name}.".startswith(f"{error.name}."):
+                raise  # one that it imports is missing
+            raise ConfigError(
+                field,
+                reference,
+                f"module {module_name!r} does not import: {error}.",
+                "Run from the folder that holds it, or install it in this environment.",
+            ) from error
+        found = getattr(module, attribute, _MISSING)
     if found is _MISSING:
         raise ConfigError(
             field,
