@@ -100,6 +100,7 @@ def test_weights_keep_the_users_names(world: Callable[[int], World]) -> None:
         ("of_too_few_tables", r"\['right_b'\]"),
         ("of_allocated_tables", "allocated on every rank"),
         ("no_module", "returned str"),
+        ("raises", "it raised ZeroDivisionError"),
         ("there_is_none", "no attribute"),
     ],
 )
