@@ -129,7 +129,7 @@ def _notes(outcomes: Sequence[Outcome]) -> Iterable[str]:
     meaning = {
         "oversubscribed": "more ranks than cores take turns, which hides what the layout does to step time",
         "busy": "other programs used the cores before it began",
-        "dirty_tree": "the checkout had uncommitted changes",
+        "dirty_tree": "the suite's own checkout had uncommitted changes",
     }
     for flag, text in meaning.items():
         concerned = [
@@ -145,6 +145,9 @@ def _notes(outcomes: Sequence[Outcome]) -> Iterable[str]:
             "each: the AUC compares optimizers, too."
         )
     records = [o.record for o in outcomes if o.record is not None]
+    finished = [launch for record in records for launch in record.launches if launch.status == "complete"]
+    if finished and all(launch.quality is None for launch in finished):
+        yield "no AUC: the data source holds out no samples to evaluate."
     intervals = [found for record in records if (found := summary(record, "step_ms"))]
     confidences = sorted({f"{i.confidence:.0%}" for i in intervals if i.confidence is not None})
     if confidences:

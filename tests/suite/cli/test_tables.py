@@ -6,7 +6,7 @@ from rich.console import Console
 from suite.cli.tables import interval, label, measured, number, show_runs, size
 from suite.session import Outcome
 from suite.statistics import Interval
-from tests.helpers.records import make_record, make_run, tiny
+from tests.helpers.records import make_launch, make_record, make_run, tiny
 
 
 @pytest.mark.parametrize(
@@ -70,3 +70,10 @@ def test_an_unlike_column_split_is_noted_under_the_table(optimizer, noted, capsy
     ]
     show_runs([Outcome(run, make_record(run=run), None, None) for run in runs], Console(width=200))
     assert ("the AUC compares optimizers, too" in capsys.readouterr().out) == noted
+
+
+@pytest.mark.parametrize("held_out", [True, False])
+def test_a_missing_auc_is_explained(held_out, capsys):
+    launch = make_launch() if held_out else make_launch().model_copy(update={"quality": None})
+    show_runs([Outcome(make_run(), make_record([launch]), None, None)], Console(width=200))
+    assert ("no AUC: the data source holds out no samples" in capsys.readouterr().out) == (not held_out)
