@@ -84,10 +84,15 @@ def _usage(error: typer.TyperException, arguments: Sequence[str]) -> ErrorReport
     elif field is None and (verbs := getattr(getattr(context, "command", None), "commands", None)):
         remedy = f"Use one of {', '.join(verbs)}. {remedy}"
     message = error.message or "it is missing."
+    if command.endswith(" compare") and "unexpected extra argument" in message:
+        # Click lists them all, which a pattern like DIR/*/* makes a wall of paths.
+        message = "it takes two sides, and more arguments are given."
+        remedy = f"Join the runs of one side with commas, A,B C,D. {remedy}"
+    line = " ".join(arguments)
     return ErrorReport(
         kind="usage",
         field=field or "command line",
-        value=_value_of(field, arguments) or (None if field else " ".join(arguments)),
+        value=_value_of(field, arguments) or (None if field else f"{line[:77]}..." if line[80:] else line),
         message=message if message.endswith((".", "?", ")")) else f"{message}.",
         remedy=remedy,
     )
