@@ -9,7 +9,7 @@ from typing import Annotated, Any, get_args
 import typer
 
 from reference_impl.layout import PLACEMENTS
-from suite.errors import ConfigError
+from suite.errors import ConfigError, did_you_mean
 from suite.implementation import BUILT_IN
 from suite.session import LAUNCHERS
 from suite.spec import (
@@ -165,7 +165,8 @@ class RunOptions:
                     "sharding",
                     self.sharding,
                     f"{kind!r} is no sharding type.",
-                    f"Write {SHARDING_GRAMMAR}; TYPE is one of {list(get_args(ShardingType))}.",
+                    f"{did_you_mean(kind, get_args(ShardingType))}Write {SHARDING_GRAMMAR}; TYPE is one of "
+                    f"{list(get_args(ShardingType))}.",
                 )
         return {"sharding": first, "sharding_by_table": tables}
 

@@ -99,11 +99,12 @@ def test_location_is_set_and_not_hashed() -> None:
 @pytest.mark.parametrize(
     ("old", "new", "field"),
     [
-        ("rows = 10", "row = 10", "tables.0.rows"),
+        ("rows = 10", "row = 10", "tables.0.row"),
+        ("rows = 10", "height = 10", "tables.0.rows"),
         ("rows = 10", "rows = 10\ncolour = 3", "tables.0.colour"),
         ("rows = 10", 'rows = "ten"', "tables.0.rows"),
         ("dim = 8", "dim = 7", "tables.0.dim"),
-        ("[batch]", "[bacth]", "batch"),
+        ("[batch]", "[bacth]", "bacth"),
         ('name = "mine"', "name = 5", "name"),
     ],
 )
@@ -111,6 +112,22 @@ def test_a_wrong_toml_field_is_named(tmp_path: Path, old: str, new: str, field: 
     path = tmp_path / "mine.toml"
     path.write_text(MINIMAL.replace(old, new, 1))
     assert refused(str(path))[0] == field
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "meant"),
+    [
+        ("rows = 10", "row = 10", "rows"),
+        ("[batch]", "[bacth]", "batch"),
+        ("dim = 8", 'dim = 8\npooling = "maen"', "mean"),
+    ],
+)
+def test_a_misspelt_word_of_a_toml_brings_the_right_one(
+    tmp_path: Path, old: str, new: str, meant: str
+) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text(MINIMAL.replace(old, new, 1))
+    assert f"Did you mean {meant}?" in refused(str(path))[1]
 
 
 def test_malformed_toml_names_the_line(tmp_path: Path) -> None:
