@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 
 from rich import box
@@ -16,6 +17,7 @@ from suite.spec import RunSpec
 from suite.statistics import Interval, Verdict
 
 ABSENT = "-"
+_DECIMAL = re.compile(r"([+-]?\d+\.\d+)")
 SIZES = ("memory.process", "wire_bytes")
 COLOURS: Mapping[Verdict, str] = {
     "better": "green",
@@ -180,17 +182,25 @@ def show_comparison(comparison: Comparison, console: Console) -> None:
             f"{difference.field}: {difference.before} -> {difference.after}", markup=False, soft_wrap=True
         )
     console.print(comparison_table(comparison.metrics))
-    reasons: dict[str, list[str]] = {}
-    for row in comparison.metrics:
-        if row.reason not in comparison.reason:
-            reasons.setdefault(row.reason, []).append(row.name)
-    for reason, names in reasons.items():
-        console.print(f"{', '.join(names)}: {reason}", markup=False, soft_wrap=True)
+    for line in _reasons([row for row in comparison.metrics if row.reason not in comparison.reason]):
+        console.print(line, markup=False, soft_wrap=True)
     for note in comparison.notes:
         console.print(f"Note: {note}.", markup=False, soft_wrap=True)
     colour = COLOURS[comparison.verdict]
     console.print(f"Verdict: [bold {colour}]{comparison.verdict}[/]", end=" ")
     console.print(f"({comparison.reason})", markup=False, soft_wrap=True)
+
+
+def _reasons(rows: Sequence[MetricComparison]) -> Iterable[str]:
+    """One sentence for all rows whose reasons differ in nothing but decimals, which stand side by side."""
+    alike: dict[str, list[MetricComparison]] = {}
+    for row in rows:
+        alike.setdefault(_DECIMAL.sub("", row.reason), []).append(row)
+    for same in alike.values():
+        names = [row.name for row in same]
+        shown = names if len(names) <= 4 else [*names[:3], f"{len(names) - 3} more"]
+        parts = zip(*(_DECIMAL.split(row.reason) for row in same), strict=True)
+        yield f"{', '.join(shown)}: {''.join(' / '.join(dict.fromkeys(part)) for part in parts)}"
 
 
 def show_environment_differences(differences: Sequence[EnvironmentDifference], console: Console) -> None:

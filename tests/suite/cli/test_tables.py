@@ -3,7 +3,8 @@ from __future__ import annotations
 import pytest
 from rich.console import Console
 
-from suite.cli.tables import interval, label, measured, number, show_runs, size
+from suite.cli.tables import interval, label, measured, number, show_comparison, show_runs, size
+from suite.compare import compare
 from suite.session import Outcome
 from suite.statistics import Interval
 from tests.helpers.records import make_launch, make_record, make_run, tiny
@@ -77,3 +78,14 @@ def test_a_missing_auc_is_explained(held_out, capsys):
     launch = make_launch() if held_out else make_launch().model_copy(update={"quality": None})
     show_runs([Outcome(make_run(), make_record([launch]), None, None)], Console(width=200))
     assert ("no AUC: the data source holds out no samples" in capsys.readouterr().out) == (not held_out)
+
+
+def test_reasons_that_differ_in_decimals_alone_are_one_sentence(capsys):
+    two_d = make_run(layout={"world_size": 2, "replica_groups": 2})
+    loss = make_launch(auc=0.76)
+    assert loss.quality is not None
+    loss = loss.model_copy(update={"quality": loss.quality.model_copy(update={"log_loss": 0.58})})
+    after = make_record([loss], two_d, run_id="20260101T000000Z-bbbbbb")
+    show_comparison(compare([make_record()], [after]), Console(width=200))
+    (line,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("auc, log_loss: ")]
+    assert "the difference +0.0100 / -0.0200 is beyond the margin 0.001, but" in line
