@@ -12,7 +12,7 @@ from rich.table import Table
 from suite.cli.documents import QUALITY, summary
 from suite.compare import Comparison, MetricComparison
 from suite.environment import EnvironmentDifference
-from suite.session import Outcome
+from suite.session import SWEEP_1D, Outcome
 from suite.spec import RunSpec
 from suite.statistics import Interval, Verdict
 
@@ -118,12 +118,25 @@ def show_runs(outcomes: Sequence[Outcome], console: Console) -> None:
     batches = sorted({outcome.run.global_batch for outcome in outcomes})
     console.print(
         f"[bold]{first.workload.name}[/bold]  measured on {', '.join(devices)}; global batch "
-        f"{', '.join(f'{b:,}' for b in batches)} ({first.scaling} scaling); spec {first.workload.spec_hash}",
+        f"{', '.join(f'{b:,}' for b in batches)} ({first.scaling} scaling); spec {first.workload.spec_hash}"
+        f"{''.join(f'; {choice}' for choice in _choices([outcome.run for outcome in outcomes]))}",
         soft_wrap=True,
     )
     console.print(runs_table(outcomes))
     for note in _notes([outcome for outcome in outcomes if outcome.record is not None]):
         console.print(f"Note: {note}", markup=False, soft_wrap=True)
+
+
+def _choices(runs: Sequence[RunSpec]) -> Iterable[str]:
+    """How the runs were made, where it is not what a run does by itself."""
+    usual = {RunSpec.model_fields["implementation"].default, *([SWEEP_1D] if len(runs) > 1 else [])}
+    yield from sorted({run.implementation for run in runs} - usual)
+    defaults, first = runs[0].workload.defaults, runs[0]
+    if first.optimizer.name != defaults.optimizer.name:
+        yield first.optimizer.name
+    by_table = [f"{table} {kind}" for table, kind in first.layout.sharding_by_table.items()]
+    if by_table or first.layout.sharding != defaults.sharding:
+        yield ", ".join([first.layout.sharding, *by_table])
 
 
 def _notes(outcomes: Sequence[Outcome]) -> Iterable[str]:

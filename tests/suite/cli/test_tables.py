@@ -89,3 +89,22 @@ def test_reasons_that_differ_in_decimals_alone_are_one_sentence(capsys):
     show_comparison(compare([make_record()], [after]), Console(width=200))
     (line,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("auc, log_loss: ")]
     assert "the difference +0.0100 / -0.0200 is beyond the margin 0.001, but" in line
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({}, ""),
+        ({"implementation": "their_code:Mine"}, "; their_code:Mine"),
+        ({"optimizer": {"name": "sgd"}}, "; sgd"),
+        (
+            {"layout": {"sharding": "row_wise", "sharding_by_table": {"people": "table_wise"}}},
+            "; row_wise, people table_wise",
+        ),
+    ],
+)
+def test_what_is_not_the_default_stands_above_the_table(changes, words, capsys):
+    run = make_run(**{"implementation": "reference_2d"} | changes)
+    show_runs([Outcome(run, make_record(run=run), None, None)], Console(width=200))
+    first = capsys.readouterr().out.splitlines()[0]
+    assert first.partition(tiny().spec_hash)[2] == words
