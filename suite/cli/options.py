@@ -14,11 +14,14 @@ from suite.implementation import BUILT_IN
 from suite.session import LAUNCHERS
 from suite.spec import (
     DenseOptimizerSpec,
+    LayoutSpec,
     OptimizerName,
+    OptimizerSpec,
     RunSpec,
     Scaling,
     ShardingType,
     SyncOptimizerState,
+    TrainingDefaults,
     WorkloadSpec,
     validated,
 )
@@ -29,6 +32,12 @@ def _one_of(values: Any) -> str:
 
 
 DENSE_OPTIMIZERS = get_args(DenseOptimizerSpec.model_fields["name"].annotation)
+#: Fields of the specs whose options are named otherwise.
+_FIELDS = {
+    "stall_timeout": "stall_timeout_s",
+    "dense_optimizer": "optimizer",
+    "dense_learning_rate": "optimizer",
+}
 SHARDING_GRAMMAR = "TYPE[,TABLE=TYPE...]"
 
 Runs = Annotated[Path, typer.Option("--runs", metavar="DIR", help="Folder that the records are in.")]
@@ -76,7 +85,7 @@ class RunOptions:
         typer.Option(metavar="NAME", help=f"Of the embedding tables. {_one_of(get_args(OptimizerName))}"),
     ] = None
     learning_rate: Annotated[float | None, typer.Option(help="Of the embedding tables.")] = None
-    eps: Annotated[float | None, typer.Option(help="Added to the root of the second moment.")] = None
+    eps: Annotated[float | None, typer.Option(help="Added to the square root of the second moment.")] = None
     scale: Annotated[
         float | None,
         typer.Option(help="c of momentum_scaled_rowwise_adagrad.  [default: the replica groups M]"),
@@ -111,6 +120,18 @@ class RunOptions:
         str | None, typer.Option(metavar="PATH", help="Your own folder with the workload's data.")
     ] = None
     runs: Runs = Path("runs")
+
+    @staticmethod
+    def left_out(name: str) -> str | None:
+        """What an option is that is left out, for the help: the workload's own, or the spec's default."""
+        name = _FIELDS.get(name, name)
+        if name in TrainingDefaults.model_fields or name in OptimizerSpec.model_fields:
+            return "the workload's"
+        for spec in (RunSpec, LayoutSpec):
+            if name in spec.model_fields:
+                default = spec.model_fields[name].default
+                return None if default is None else str(default)
+        return None
 
     def build(self, workload: WorkloadSpec, world_size: int = 1, replica_groups: int = 1) -> RunSpec:
         """The run of a workload in one layout.
