@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from suite.errors import ConfigError
-from suite.loading import load_attribute, user_code
+from suite.loading import load_attribute, make_importable, user_code
 from suite.spec import DataSpec, WorkloadSpec, config_errors, validated
 
 SPECS = "workloads.specs"
@@ -34,6 +34,7 @@ def load_workload(name_or_path: str, location: str | None = None) -> WorkloadSpe
     """
     if name_or_path.endswith(".toml"):
         workload = validated(WorkloadSpec, _read_toml(Path(name_or_path)))
+        make_importable(str(Path(name_or_path).parent.resolve()))  # its model and data lie beside it
     elif ":" in name_or_path:
         workload = _call(name_or_path)
     else:

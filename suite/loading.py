@@ -54,9 +54,7 @@ def load_attribute(reference: str, field: str) -> Any:
             "this is not of the form module:attribute.",
             "Write it like my_package.my_file:MyClass.",
         )
-    folder = _working_folder()
-    if folder not in sys.path:
-        sys.path.insert(0, folder)
+    make_importable(_working_folder())
     with user_code(
         field,
         reference,
@@ -83,6 +81,12 @@ def load_attribute(reference: str, field: str) -> Any:
             "Check the name after the colon.",
         )
     return found
+
+
+def make_importable(folder: str) -> None:
+    """Modules in a folder are found from now on; by the ranks too, which get this process's path."""
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
 
 
 def _working_folder() -> str:
