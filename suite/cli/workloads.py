@@ -12,7 +12,7 @@ from suite.catalog import each_workload, load_workload
 from suite.cli.failures import located, show_error
 from suite.cli.run import Workload
 from suite.cli.streams import messages
-from suite.cli.tables import number, size, table
+from suite.cli.tables import ABSENT, number, size, table
 from suite.cli.verb import Result, verb
 from suite.errors import ConfigError, ErrorReport
 from suite.spec import WorkloadSpec
@@ -105,7 +105,7 @@ def _show(spec: WorkloadSpec, console: Console) -> None:
     console.print(made)
     for section in ("model", "data", "batch", "defaults"):
         for name, value in _flat(section, getattr(spec, section).model_dump(mode="json")):
-            console.print(f"{name} = {value}", markup=False, soft_wrap=True)
+            console.print(f"{name} = {ABSENT if value is None else value}", markup=False, soft_wrap=True)
 
 
 def _flat(prefix: str, content: Any) -> list[tuple[str, Any]]:

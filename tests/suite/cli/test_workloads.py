@@ -28,6 +28,12 @@ def test_in_json(one_wrong, cli):
     assert document["errors"]["bad"]["message"] == "in specs.bad:bad: Field required."
 
 
+def test_what_a_workload_does_not_have_is_a_dash(cli):
+    out = cli("workloads", "show", "smoke").out
+    assert "model.factory = -" in out
+    assert "None" not in out
+
+
 def test_none_is_wrong_here(cli):
     done = cli("workloads", "--json")
     assert (done.document["errors"], done.err) == ({}, "")
