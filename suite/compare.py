@@ -215,8 +215,8 @@ def _notes(before: Sequence[RunRecord], after: Sequence[RunRecord]) -> list[str]
         notes.append("the two sides ran on different hosts: their times compare hosts, too")
     if edited := [d.field.removeprefix("code.") for d in _code_differences(before[0], after[0])]:
         notes.append(
-            f"the code of {', '.join(edited)} was edited between the two sides: under the same spec hash "
-            "they may train unlike models on unlike data"
+            f"the code of {', '.join(edited)} was edited between the two sides: the same spec hash need not "
+            "mean the same training"
         )
     runs = [records[0].run for records in (before, after)]
     if runs[0].column_shards != runs[1].column_shards and any(r.optimizer.name != "sgd" for r in runs):
