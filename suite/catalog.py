@@ -14,11 +14,13 @@ import importlib
 import inspect
 import pkgutil
 import tomllib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from suite.errors import ConfigError
-from suite.loading import load_attribute, user_code
+from suite.loading import load_attribute, make_importable, user_code
 from suite.spec import DataSpec, WorkloadSpec, config_errors, validated
 
 SPECS = "workloads.specs"
@@ -37,8 +39,16 @@ def load_workload(name_or_path: str, location: str | None = None) -> WorkloadSpe
     """
     if name_or_path.endswith(".toml"):
         workload = validated(WorkloadSpec, _read_toml(Path(name_or_path)))
+        make_importable(str(Path(name_or_path).parent.resolve()))  # its model and data lie beside it
     else:
         workload = _call(*_reference(name_or_path))
+    if name_or_path in workload_names() and workload.name != name_or_path:
+        raise ConfigError(
+            "name",
+            workload.name,
+            f"the file workloads/specs/{name_or_path}.py names another workload.",
+            f"Set name={name_or_path!r} in it, or rename the file and its function.",
+        )
     if location is None:
         return workload
     data = validated(DataSpec, {**workload.data.model_dump(), "location": location}, "data.")
@@ -46,8 +56,21 @@ def load_workload(name_or_path: str, location: str | None = None) -> WorkloadSpe
 
 
 def list_workloads() -> list[WorkloadSpec]:
-    """All named workloads, by name."""
+    """All named workloads, by name.
+
+    Raises:
+        ConfigError: the file of one is wrong.
+    """
     return [load_workload(name) for name in workload_names()]
+
+
+def each_workload() -> Iterator[tuple[str, WorkloadSpec | ConfigError]]:
+    """All named workloads by name; in the place of one whose file is wrong, what is wrong with it."""
+    for name in workload_names():
+        try:
+            yield name, load_workload(name)
+        except ConfigError as error:
+            yield name, error
 
 
 def workload_names() -> list[str]:
@@ -77,7 +100,7 @@ def _reference(text: str) -> tuple[str, list[str]]:
 def _call(reference: str, parameters: list[str]) -> WorkloadSpec:
     function = load_attribute(reference, "workload")
     remedy = "It is called with its parameters' defaults and must return a WorkloadSpec."
-    with user_code("workload", reference, remedy), config_errors():
+    with user_code("workload", reference, remedy), _built_by(reference), config_errors():
         workload = function(**_arguments(function, parameters))
     if not isinstance(workload, WorkloadSpec):
         raise ConfigError(
@@ -112,6 +135,18 @@ def _arguments(function: Any, parameters: list[str]) -> dict[str, int | float | 
                 f"workload.{name}", value, f"this is no {kind.__name__}.", f"Write it like {name}=2."
             ) from error
     return arguments
+
+
+@contextmanager
+def _built_by(reference: str) -> Iterator[None]:
+    """Names the function in an error about a field of what it builds."""
+    try:
+        yield
+    except ConfigError as error:
+        told = error.report.model_copy(update={"message": f"in {reference}: {error.report.message}"})
+        raise ConfigError(
+            **told.model_dump(include={"field", "value", "message", "remedy", "kind"})
+        ) from error
 
 
 def _read_toml(path: Path) -> dict[str, Any]:

@@ -52,7 +52,7 @@ class MetricComparison(Frozen):
 
 
 class Difference(Frozen):
-    """One setting in which the two sides differ."""
+    """One setting, or module of the user's own, in which the two sides differ."""
 
     field: str
     before: Any
@@ -175,12 +175,22 @@ def _finished(records: Sequence[RunRecord]) -> list[LaunchRecord]:
 
 
 def _differences(a: RunRecord, b: RunRecord) -> list[Difference]:
-    """Settings in which two runs differ, apart from the workload."""
+    """Settings and code in which two runs differ, apart from the workload."""
     one, other = (_flat(r.run.model_dump(mode="json", exclude={"workload"})) for r in (a, b))
     return [
         Difference(field=field, before=one.get(field), after=other.get(field))
         for field in sorted(one.keys() | other.keys())
         if one.get(field) != other.get(field)
+    ] + _code_differences(a, b)
+
+
+def _code_differences(a: RunRecord, b: RunRecord) -> list[Difference]:
+    """Modules of the user's own that both runs name and that were edited in between."""
+    one, other = a.environment.code, b.environment.code
+    return [
+        Difference(field=f"code.{module}", before=one[module], after=other[module])
+        for module in sorted(one.keys() & other.keys())
+        if one[module] != other[module]
     ]
 
 
@@ -211,6 +221,11 @@ def _notes(before: Sequence[RunRecord], after: Sequence[RunRecord]) -> list[str]
     ]
     if machines[0] != machines[1]:
         notes.append("the two sides ran on different hosts: their times compare hosts, too")
+    if edited := [d.field.removeprefix("code.") for d in _code_differences(before[0], after[0])]:
+        notes.append(
+            f"the code of {', '.join(edited)} was edited between the two sides: the same spec hash need not "
+            "mean the same training"
+        )
     runs = [records[0].run for records in (before, after)]
     splits = [records[0].column_shards for records in (before, after)]
     if splits[0] != splits[1] and any(r.columns_matter for r in runs):
@@ -284,7 +299,7 @@ def _by_seed(metric: Metric, records: Sequence[RunRecord]) -> dict[int, set[floa
 
 
 def _same_arithmetic(a: RunRecord, b: RunRecord) -> bool:
-    """Whether both train the same model to the last bit: same settings, stack, processor and threads."""
+    """Whether both train the same model to the last bit: same settings, code, stack, processor, threads."""
 
     def how(record: RunRecord) -> tuple[Any, ...]:
         environment = record.environment
@@ -298,7 +313,7 @@ def _same_arithmetic(a: RunRecord, b: RunRecord) -> bool:
             {rank.threads for launch in _finished([record]) for rank in launch.ranks},
         )
 
-    return how(a) == how(b)
+    return how(a) == how(b) and not _code_differences(a, b)
 
 
 def _undecided(

@@ -11,6 +11,7 @@ training starts after them. All other options are the function's own.
 
 from __future__ import annotations
 
+import difflib
 import hashlib
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, ClassVar
@@ -26,6 +27,9 @@ from suite.spec import WorkloadSpec
 
 #: Held-out samples are kept in memory, by the parent and by every rank.
 MOST_EVALUATION_SAMPLES = 10**8
+
+#: The one option under ``data.options`` that is the suite's.
+HELD_OUT = "evaluation_samples"
 
 _END: Any = object()
 Generate = Callable[[WorkloadSpec, int], Iterable[Samples]]
@@ -44,6 +48,15 @@ class _StreamSource(DataSource):
     @classmethod
     def check(cls, workload: WorkloadSpec) -> None:
         """Refuses a wrong option, and a function whose first block or held-out samples are not valid."""
+        options = workload.data.options
+        near = [] if HELD_OUT in options else difflib.get_close_matches(HELD_OUT, options, n=1, cutoff=0.8)
+        for name in near:  # else it would be taken for one of the function's own, and there would be no AUC
+            raise ConfigError(
+                f"data.options.{name}",
+                options[name],
+                "there is no such option.",
+                f"Did you mean {HELD_OUT}? An option of the function's own needs a name less like it.",
+            )
         cls(workload, seed=0)
 
     def __init__(self, workload: WorkloadSpec, seed: int) -> None:
@@ -142,14 +155,14 @@ class _StreamSource(DataSource):
 
 
 def _evaluation_samples(workload: WorkloadSpec) -> int:
-    value = workload.data.options.get("evaluation_samples", 0)
+    value = workload.data.options.get(HELD_OUT, 0)
     if not isinstance(value, int) or isinstance(value, bool) or value < 0:
         raise ConfigError(
-            "data.options.evaluation_samples", value, "this is not a number of samples.", "Use 0 or more."
+            f"data.options.{HELD_OUT}", value, "this is not a number of samples.", "Use 0 or more."
         )
     if value > MOST_EVALUATION_SAMPLES:
         raise ConfigError(
-            "data.options.evaluation_samples",
+            f"data.options.{HELD_OUT}",
             value,
             "held-out samples are kept in memory, and these are too many.",
             f"Use {MOST_EVALUATION_SAMPLES} or fewer.",

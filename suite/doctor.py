@@ -14,7 +14,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, Literal
 
-from suite.catalog import list_workloads
+from suite.catalog import each_workload
 from suite.data import source_class
 from suite.environment import STACK, available_cores, available_memory, gpus, installed
 from suite.errors import ConfigError
@@ -235,16 +235,17 @@ def check_runs_folder(runs_dir: Path) -> Check:
 
 
 def check_data() -> Iterator[Check]:
-    """That each workload's data is here."""
-    for workload in list_workloads():
-        name = f"data of {workload.name}"
+    """That each workload's file is right and its data is here."""
+    for name, workload in each_workload():
+        if isinstance(workload, ConfigError):
+            yield _warn(f"workload {name}", workload.report.message, workload.report.remedy)
+            continue
         try:
             source_class(workload).check(workload)
         except ConfigError as error:
-            report = error.report
-            yield _warn(name, report.message, report.remedy)
+            yield _warn(f"data of {name}", error.report.message, error.report.remedy)
         else:
-            yield _ok(name, "ready.")
+            yield _ok(f"data of {name}", "ready.")
 
 
 def _ok(name: str, message: str) -> Check:

@@ -14,6 +14,7 @@ from typing import Any
 
 import psutil
 
+from suite.code_prints import code_prints
 from suite.record import EnvironmentRecord
 from suite.spec import Frozen, RunSpec
 
@@ -77,6 +78,7 @@ def capture(run: RunSpec | None) -> EnvironmentRecord:
         load_average=os.getloadavg()[0],
         variables={k: v for k, v in sorted(os.environ.items()) if k.startswith(VARIABLES)},
         flags=tuple(name for name, is_set in flags.items() if is_set),
+        code={} if run is None else code_prints(run),
     )
 
 

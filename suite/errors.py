@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Iterable
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict
@@ -55,6 +57,12 @@ class RunFailed(SuiteError):
     """A launch that started and did not finish. Exit code 3."""
 
     exit_code = 3
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """For the start of a remedy: the known word nearest to a wrong one, or nothing where none is near."""
+    near = difflib.get_close_matches(word, list(known), n=1)
+    return f"Did you mean {near[0]}? " if near else ""
 
 
 def _restored(kind: type[SuiteError], report: ErrorReport) -> SuiteError:

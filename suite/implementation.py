@@ -11,7 +11,7 @@ import abc
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from suite.errors import ConfigError
+from suite.errors import ConfigError, did_you_mean
 from suite.loading import load_attribute
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ def implementation_class(name: str) -> type[Implementation]:
             "implementation",
             name,
             "no such implementation.",
-            f"Use one of {sorted(BUILT_IN)}, or module:Class.",
+            f"{did_you_mean(name, BUILT_IN)}Use one of {sorted(BUILT_IN)}, or module:Class.",
         )
     found = load_attribute(BUILT_IN.get(name, name), "implementation")
     if not (isinstance(found, type) and issubclass(found, Implementation)):

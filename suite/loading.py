@@ -54,16 +54,25 @@ def load_attribute(reference: str, field: str) -> Any:
             "this is not of the form module:attribute.",
             "Write it like my_package.my_file:MyClass.",
         )
-    folder = _working_folder()
-    if folder not in sys.path:
-        sys.path.insert(0, folder)
+    make_importable(_working_folder())
     with user_code(
         field,
         reference,
-        "Run from the folder that holds it, or install it in this environment.",
+        "Mend that module, or install what it imports.",
         f"module {module_name!r} does not import:",
     ):
-        found = getattr(importlib.import_module(module_name), attribute, _MISSING)
+        try:
+            module = importlib.import_module(module_name)
+        except ModuleNotFoundError as error:
+            if error.name is None or not f"{module_name}.".startswith(f"{error.name}."):
+                raise  # one that it imports is missing
+            raise ConfigError(
+                field,
+                reference,
+                f"module {module_name!r} does not import: {error}.",
+                "Run from the folder that holds it, or install it in this environment.",
+            ) from error
+        found = getattr(module, attribute, _MISSING)
     if found is _MISSING:
         raise ConfigError(
             field,
@@ -72,6 +81,12 @@ def load_attribute(reference: str, field: str) -> Any:
             "Check the name after the colon.",
         )
     return found
+
+
+def make_importable(folder: str) -> None:
+    """Modules in a folder are found from now on; by the ranks too, which get this process's path."""
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
 
 
 def _working_folder() -> str:

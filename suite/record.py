@@ -135,6 +135,8 @@ class EnvironmentRecord(Frozen):
     load_average: float
     variables: dict[str, str]
     flags: tuple[str, ...]
+    #: Digests of the user's own modules that the run names (``suite.code_prints``). Older records have none.
+    code: dict[str, str] = Field(default_factory=dict)
 
 
 class RunRecord(Frozen):

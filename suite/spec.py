@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -22,12 +23,13 @@ from pydantic import (
     field_validator,
     model_validator,
 )
+from pydantic_core import ErrorDetails
 
 from reference_impl.errors import InvalidConfiguration
 from reference_impl.layout import Placement, RankLayout, leaves_none_empty
 from reference_impl.optimizer import KINDS, offered_on
 from reference_impl.optimizer import Name as OptimizerName
-from suite.errors import ConfigError
+from suite.errors import ConfigError, did_you_mean
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -399,7 +401,7 @@ class RunSpec(Frozen):
                 "steps",
                 self.steps,
                 f"no step is left after {self.warmup_steps} warm-up steps.",
-                "Use more steps.",
+                "Use more steps, or a smaller --warmup-steps.",
             )
         known = {t.name for t in self.workload.tables}
         for table in self.layout.sharding_by_table:
@@ -551,14 +553,29 @@ def config_errors(where: str = "") -> Iterator[None]:
     except InvalidConfiguration as error:
         raise ConfigError.from_invalid(error) from error
     except ValidationError as error:
-        first = error.errors()[0]
+        first, meant = _to_report(error.errors())
         inner = first.get("ctx", {}).get("error")
         if isinstance(inner, InvalidConfiguration):
             raise ConfigError.from_invalid(inner) from error
         field = ".".join(str(part) for part in first["loc"]) or error.title
-        remedy = {
+        remedy = meant + {
             "extra_forbidden": "Remove it, or check its spelling.",
             "missing": "Add it.",
         }.get(first["type"], "Change it to a value that fits.")
         value = None if first["type"] == "missing" else first["input"]
         raise ConfigError(f"{where}{field}", value, first["msg"] + ".", remedy) from error
+
+
+def _to_report(errors: Sequence[ErrorDetails]) -> tuple[ErrorDetails, str]:
+    """The one of pydantic's errors that is told, and which word the user probably meant, as a remedy."""
+    for missing in errors:
+        if missing["type"] == "missing":  # perhaps it is there, misspelt, which is another error further down
+            *parent, wanted = missing["loc"]
+            beside = [e for e in errors if e["type"] == "extra_forbidden" and [*e["loc"][:-1]] == parent]
+            for extra in beside:
+                if meant := did_you_mean(str(extra["loc"][-1]), [str(wanted)]):
+                    return extra, meant
+    first = errors[0]
+    choices = re.findall(r"'([^']*)'", first.get("ctx", {}).get("expected", ""))
+    wrong_choice = first["type"] == "literal_error" and isinstance(first["input"], str)
+    return first, did_you_mean(first["input"], choices) if wrong_choice else ""

@@ -84,13 +84,21 @@ def _usage(error: typer.TyperException, arguments: Sequence[str]) -> ErrorReport
     elif field is None and (verbs := getattr(getattr(context, "command", None), "commands", None)):
         remedy = f"Use one of {', '.join(verbs)}. {remedy}"
     message = error.message or "it is missing."
+    if command.endswith(" compare") and "unexpected extra argument" in message:
+        message = "it takes two sides, and more arguments are given."
+        remedy = f"Join the runs of one side with commas, A,B C,D. {remedy}"
     return ErrorReport(
         kind="usage",
         field=field or "command line",
-        value=_value_of(field, arguments) or (None if field else " ".join(arguments)),
-        message=message if message.endswith((".", "?", ")")) else f"{message}.",
+        value=_value_of(field, arguments) or (None if field else _cut(" ".join(arguments))),
+        message=_cut(message) if message.endswith((".", "?", ")")) else f"{_cut(message)}.",
         remedy=remedy,
     )
+
+
+def _cut(text: str, width: int = 120) -> str:
+    """The start of a text: a pattern of the shell may have put hundreds of paths into it."""
+    return text if len(text) <= width else f"{text[:width]}..."
 
 
 def _value_of(option: str | None, arguments: Sequence[str]) -> str | None:

@@ -11,16 +11,19 @@ import typer
 from reference_impl.layout import PLACEMENTS
 from reference_impl.optimizer import offered_on
 from suite.checkpoints.folder import start_from
-from suite.errors import ConfigError
+from suite.errors import ConfigError, did_you_mean
 from suite.implementation import BUILT_IN
 from suite.session import LAUNCHERS
 from suite.spec import (
     DenseOptimizerSpec,
     ExchangeDtype,
+    LayoutSpec,
+    OptimizerSpec,
     RunSpec,
     Scaling,
     ShardingChoice,
     SyncOptimizerState,
+    TrainingDefaults,
     WorkloadSpec,
     validated,
 )
@@ -33,6 +36,12 @@ def _one_of(values: Any) -> str:
 ON_CPU = offered_on("cpu")
 ON_CUDA_TOO = [name for name in offered_on("cuda") if name not in ON_CPU]
 DENSE_OPTIMIZERS = get_args(DenseOptimizerSpec.model_fields["name"].annotation)
+#: Fields of the specs whose options are named otherwise.
+_FIELDS = {
+    "stall_timeout": "stall_timeout_s",
+    "dense_optimizer": "optimizer",
+    "dense_learning_rate": "optimizer",
+}
 SHARDING_GRAMMAR = "TYPE[,TABLE=TYPE...]"
 
 Resume = Annotated[
@@ -107,7 +116,7 @@ class RunOptions:
         ),
     ] = None
     learning_rate: Annotated[float | None, typer.Option(help="Of the embedding tables.")] = None
-    eps: Annotated[float | None, typer.Option(help="Added to the root of the second moment.")] = None
+    eps: Annotated[float | None, typer.Option(help="Added to the square root of the second moment.")] = None
     initial_accumulator: Annotated[
         float | None, typer.Option(help="Where the sum of squares of the AdaGrad kinds starts.  [default: 0]")
     ] = None
@@ -145,6 +154,18 @@ class RunOptions:
         str | None, typer.Option(metavar="PATH", help="Your own folder with the workload's data.")
     ] = None
     runs: Runs = Path("runs")
+
+    @staticmethod
+    def left_out(name: str) -> str | None:
+        """What an option is that is left out, for the help: the workload's own, or the spec's default."""
+        name = _FIELDS.get(name, name)
+        if name in TrainingDefaults.model_fields or name in OptimizerSpec.model_fields:
+            return "the workload's"
+        for spec in (RunSpec, LayoutSpec):
+            if name in spec.model_fields:
+                default = spec.model_fields[name].default
+                return None if default is None else str(default)
+        return None
 
     def build(self, workload: WorkloadSpec, world_size: int = 1, replica_groups: int = 1) -> RunSpec:
         """The run of a workload in one layout.
@@ -206,7 +227,8 @@ class RunOptions:
                     "sharding",
                     self.sharding,
                     f"{kind!r} is no sharding type.",
-                    f"Write {SHARDING_GRAMMAR}; TYPE is one of {list(get_args(ShardingChoice))}.",
+                    f"{did_you_mean(kind, get_args(ShardingChoice))}Write {SHARDING_GRAMMAR}; TYPE is one of "
+                    f"{list(get_args(ShardingChoice))}.",
                 )
         return {"sharding": first, "sharding_by_table": tables}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -18,9 +19,10 @@ from suite.cli.run import show_failure
 from suite.cli.streams import messages
 from suite.cli.tables import show_comparison, show_environment_differences
 from suite.cli.verb import Result, verb
-from suite.compare import Comparison
+from suite.compare import Comparison, MetricComparison
 from suite.compare import compare as compare_records
 from suite.environment import differences
+from suite.metrics import METRICS
 from suite.session import Outcome, open_launcher, run_one
 from suite.store import RECORD, load
 
@@ -58,6 +60,7 @@ def reproduce(
         show_environment_differences(environment, out)
         if comparison.verdict != "did_not_run":
             show_comparison(comparison, out)
+            out.print(finding(comparison), markup=False, soft_wrap=True)
         if outcome.error is not None:
             show_failure(outcome, console)
         out.print(f"Record: {relative(path / RECORD)}", soft_wrap=True)
@@ -70,6 +73,27 @@ def reproduce(
     }
     code = RUN_FAILED if again.status != "complete" else _exit_code(comparison)
     return Result(body, show, exit_code=code, flags=again.environment.flags)
+
+
+def finding(comparison: Comparison) -> str:
+    """Whether the outcome is the same, in one sentence."""
+    if comparison.verdict in REFUSED:
+        return "Not reproduced: the two cannot be compared."
+    if changed := comparison.deterministic_changes():
+        return f"Not reproduced: {_names(changed)} came out otherwise."
+    exact = [row for row in comparison.metrics if METRICS[row.name].deterministic]
+    noisy = [row for row in comparison.metrics if not METRICS[row.name].deterministic]
+    if worse := [row for row in noisy if row.verdict == "worse"]:
+        return f"Not reproduced: worse beyond noise in {_names(worse)}."
+    if undecided := [row for row in exact if row.verdict != "equivalent"]:
+        return f"Not decided: {_names(undecided)} cannot be compared to the last bit here."
+    open_ = [row for row in noisy if row.verdict == "inconclusive"]
+    rest = f"; undecided, for more launches to tell: {_names(open_)}" if open_ else ""
+    return f"Reproduced: all {len(exact)} deterministic metrics are equal to the last bit{rest}."
+
+
+def _names(rows: Sequence[MetricComparison]) -> str:
+    return ", ".join(row.name for row in rows)
 
 
 def _exit_code(comparison: Comparison) -> int:

@@ -62,6 +62,9 @@ def sweep(
     runs = [run for base in bases for run in session.plan_sweep(base, *sizes)]
     console = messages()
 
+    for size in sorted(set(sizes[0]) - {run.layout.world_size for run in runs}):
+        console.print(f"Note: T={size} is left out: none of the replica groups divides it.", markup=False)
+
     def tell(index: int, outcome: session.Outcome) -> None:
         speed = summary(outcome.record, "samples_per_s")
         console.print(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 
 from rich import box
@@ -12,11 +13,12 @@ from suite.cli.documents import QUALITY, summary
 from suite.compare import Comparison, MetricComparison
 from suite.environment import EnvironmentDifference
 from suite.record import TableSharding
-from suite.session import Outcome
+from suite.session import SWEEP_1D, Outcome
 from suite.spec import RunSpec
 from suite.statistics import Interval, Verdict
 
 ABSENT = "-"
+_DECIMAL = re.compile(r"([+-]?\d+\.\d+)")
 SIZES = ("memory.process", "wire_bytes")
 COLOURS: Mapping[Verdict, str] = {
     "better": "green",
@@ -125,7 +127,8 @@ def show_runs(outcomes: Sequence[Outcome], console: Console) -> None:
     batches = sorted({outcome.run.global_batch for outcome in outcomes})
     console.print(
         f"[bold]{first.workload.name}[/bold]  measured on {', '.join(devices)}; global batch "
-        f"{', '.join(f'{b:,}' for b in batches)} ({first.scaling} scaling); spec {first.workload.spec_hash}",
+        f"{', '.join(f'{b:,}' for b in batches)} ({first.scaling} scaling); spec {first.workload.spec_hash}"
+        f"{''.join(f'; {choice}' for choice in _choices([outcome.run for outcome in outcomes]))}",
         soft_wrap=True,
     )
     console.print(runs_table(outcomes))
@@ -133,12 +136,24 @@ def show_runs(outcomes: Sequence[Outcome], console: Console) -> None:
         console.print(f"Note: {note}", markup=False, soft_wrap=True)
 
 
+def _choices(runs: Sequence[RunSpec]) -> Iterable[str]:
+    """How the runs were made, where it is not what a run does by itself."""
+    usual = {RunSpec.model_fields["implementation"].default, *([SWEEP_1D] if len(runs) > 1 else [])}
+    yield from sorted({run.implementation for run in runs} - usual)
+    defaults, first = runs[0].workload.defaults, runs[0]
+    if first.optimizer.name != defaults.optimizer.name:
+        yield first.optimizer.name
+    by_table = [f"{table} {kind}" for table, kind in first.layout.sharding_by_table.items()]
+    if by_table or first.layout.sharding != defaults.sharding:
+        yield ", ".join([first.layout.sharding, *by_table])
+
+
 def _notes(outcomes: Sequence[Outcome]) -> Iterable[str]:
     """What a reader must know before believing the figures."""
     meaning = {
         "oversubscribed": "more ranks than cores take turns, which hides what the layout does to step time",
         "busy": "other programs used the cores before it began",
-        "dirty_tree": "the checkout had uncommitted changes",
+        "dirty_tree": "the suite's own checkout had uncommitted changes",
     }
     for flag, text in meaning.items():
         concerned = [
@@ -162,7 +177,10 @@ def _notes(outcomes: Sequence[Outcome]) -> Iterable[str]:
             "each: the AUC compares optimizers, too."
         )
     records = [o.record for o in outcomes if o.record is not None]
-    best = {found for r in records for x in r.launches if (found := x.data.get("bayes_auc")) is not None}
+    finished = [launch for record in records for launch in record.launches if launch.status == "complete"]
+    if finished and all(launch.quality is None for launch in finished):
+        yield "no AUC: the data source holds out no samples to evaluate."
+    best = {found for launch in finished if (found := launch.data.get("bayes_auc")) is not None}
     if best:
         yield (
             f"no model can have an AUC above {' or '.join(f'{auc:.4f}' for auc in sorted(best))} here: the "
@@ -209,17 +227,25 @@ def show_comparison(comparison: Comparison, console: Console) -> None:
             f"{difference.field}: {difference.before} -> {difference.after}", markup=False, soft_wrap=True
         )
     console.print(comparison_table(comparison.metrics))
-    reasons: dict[str, list[str]] = {}
-    for row in comparison.metrics:
-        if row.reason not in comparison.reason:
-            reasons.setdefault(row.reason, []).append(row.name)
-    for reason, names in reasons.items():
-        console.print(f"{', '.join(names)}: {reason}", markup=False, soft_wrap=True)
+    for line in _reasons([row for row in comparison.metrics if row.reason not in comparison.reason]):
+        console.print(line, markup=False, soft_wrap=True)
     for note in comparison.notes:
         console.print(f"Note: {note}.", markup=False, soft_wrap=True)
     colour = COLOURS[comparison.verdict]
     console.print(f"Verdict: [bold {colour}]{comparison.verdict}[/]", end=" ")
     console.print(f"({comparison.reason})", markup=False, soft_wrap=True)
+
+
+def _reasons(rows: Sequence[MetricComparison]) -> Iterable[str]:
+    """One sentence for all rows whose reasons differ in nothing but decimals, which stand side by side."""
+    alike: dict[str, list[MetricComparison]] = {}
+    for row in rows:
+        alike.setdefault(_DECIMAL.sub("", row.reason), []).append(row)
+    for same in alike.values():
+        names = [row.name for row in same]
+        shown = names if len(names) <= 4 else [*names[:3], f"{len(names) - 3} more"]
+        parts = zip(*(_DECIMAL.split(row.reason) for row in same), strict=True)
+        yield f"{', '.join(shown)}: {''.join(' / '.join(dict.fromkeys(part)) for part in parts)}"
 
 
 def show_environment_differences(differences: Sequence[EnvironmentDifference], console: Console) -> None:

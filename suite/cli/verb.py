@@ -40,6 +40,7 @@ def verb(name: str) -> Callable[[Callable[..., Result | None]], Callable[..., in
     """Makes a command of a function that returns a Result (or None, where a subcommand follows).
 
     Each field of a parameter that is a dataclass becomes an option of its own, so that verbs share options.
+    The dataclass may say with ``left_out(name)`` what an option is that is left out.
     """
 
     def decorate(function: Callable[..., Result | None]) -> Callable[..., int]:
@@ -98,6 +99,13 @@ def print_document(
 
 def _options_of(group: type) -> list[inspect.Parameter]:
     hints = get_type_hints(group, include_extras=True)
+    left_out: Callable[[str], str | None] | None = getattr(group, "left_out", None)
+    for name, hint in hints.items():
+        option = hint.__metadata__[0]
+        default = left_out(name) if left_out is not None else None
+        # Typer knows of None, which is not what then is used.
+        if default is not None and "[default" not in option.help:
+            option.help += f"  [default: {default}]"
     return [
         inspect.Parameter(
             field.name, inspect.Parameter.KEYWORD_ONLY, default=field.default, annotation=hints[field.name]

@@ -8,10 +8,13 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from suite.catalog import list_workloads, load_workload
+from suite.catalog import each_workload, load_workload
+from suite.cli.failures import located, show_error
 from suite.cli.run import Workload
-from suite.cli.tables import number, size, table
+from suite.cli.streams import messages
+from suite.cli.tables import ABSENT, number, size, table
 from suite.cli.verb import Result, verb
+from suite.errors import ConfigError, ErrorReport
 from suite.spec import WorkloadSpec
 
 app = typer.Typer(invoke_without_command=True, rich_markup_mode=None)
@@ -20,7 +23,7 @@ app = typer.Typer(invoke_without_command=True, rich_markup_mode=None)
 @app.callback()
 @verb("workloads")
 def workloads(context: typer.Context) -> Result | None:
-    """List the workloads, or show one in full.
+    """List the workloads, or show one in full. One whose file is wrong is named, and keeps out no other.
 
     \b
     Examples:
@@ -29,8 +32,16 @@ def workloads(context: typer.Context) -> Result | None:
     """
     if context.invoked_subcommand is not None:
         return None
-    found = list_workloads()
-    return Result({"workloads": [_line(spec) for spec in found]}, lambda console: _list(found, console))
+    found = dict(each_workload())
+    specs = [spec for spec in found.values() if isinstance(spec, WorkloadSpec)]
+    wrong = {name: error.report for name, error in found.items() if isinstance(error, ConfigError)}
+
+    def show_all(console: Console) -> None:
+        _list(specs, console)
+        _warn(wrong, messages())
+
+    errors = {name: located(report, None) for name, report in wrong.items()}
+    return Result({"workloads": [_line(spec) for spec in specs], "errors": errors}, show_all)
 
 
 @app.command("show")
@@ -78,6 +89,12 @@ def _list(specs: list[WorkloadSpec], console: Console) -> None:
     console.print(made)
 
 
+def _warn(wrong: dict[str, ErrorReport], console: Console) -> None:
+    for name, report in wrong.items():
+        console.print(f"Left out: {name}", markup=False)
+        show_error(report, console)
+
+
 def _show(spec: WorkloadSpec, console: Console) -> None:
     console.print(f"[bold]{spec.name}[/bold]  spec {spec.spec_hash}", soft_wrap=True)
     console.print(spec.description, markup=False)
@@ -88,7 +105,7 @@ def _show(spec: WorkloadSpec, console: Console) -> None:
     console.print(made)
     for section in ("model", "data", "batch", "defaults"):
         for name, value in _flat(section, getattr(spec, section).model_dump(mode="json")):
-            console.print(f"{name} = {value}", markup=False, soft_wrap=True)
+            console.print(f"{name} = {ABSENT if value is None else value}", markup=False, soft_wrap=True)
 
 
 def _flat(prefix: str, content: Any) -> list[tuple[str, Any]]:

@@ -9,7 +9,7 @@ from torchrec.modules.embedding_configs import BaseEmbeddingConfig, EmbeddingBag
 from reference_impl.dlrm import CrossLayers, Table, build_dlrm
 from reference_impl.plan import embedding_collections, table_configs
 from suite.errors import ConfigError
-from suite.loading import load_attribute
+from suite.loading import load_attribute, user_code
 from suite.spec import WorkloadSpec
 
 
@@ -17,7 +17,7 @@ def build_model(workload: WorkloadSpec, seed: int, device: torch.device) -> nn.M
     """The model with its tables on the meta device and dense layers that depend on the seed alone.
 
     Raises:
-        ConfigError: the user's factory returns no module, or its tables are not the workload's.
+        ConfigError: the user's factory raises or returns no module, or its tables are not the workload's.
     """
     model_spec = workload.model
     if model_spec.factory is None:
@@ -29,7 +29,8 @@ def build_model(workload: WorkloadSpec, seed: int, device: torch.device) -> nn.M
             tables, model_spec.dense_features, model_spec.bottom_mlp, model_spec.over_mlp, seed, device, cross
         )
     factory = load_attribute(model_spec.factory, "model.factory")
-    with torch.random.fork_rng(devices=[]):
+    remedy = "It is called as function(workload, device) and must return an nn.Module."
+    with torch.random.fork_rng(devices=[]), user_code("model.factory", model_spec.factory, remedy):
         torch.manual_seed(seed)
         model = factory(workload, device)
     _check_tables(model, workload)

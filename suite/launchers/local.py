@@ -7,6 +7,7 @@ import secrets
 import shutil
 import signal
 import socket
+import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -141,6 +142,8 @@ def _environment(rank: int, world_size: int, store: socket.socket, launch_id: st
         # are fewer ranks would make scaling look worse than it is.
         "OMP_NUM_THREADS": "1",
         **os.environ,
+        # What this process can import, the ranks can: the folder of a workload's TOML may be among it.
+        "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
         "RANK": str(rank),
         "WORLD_SIZE": str(world_size),
         "LOCAL_RANK": str(rank),

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
+from suite.errors import ErrorReport, SuiteError
 from suite.record import LaunchRecord, RunRecord
 from suite.spec import RunSpec
 
@@ -39,6 +40,21 @@ class Metric:
     floor: float | None = None
 
     def values(self, record: RunRecord) -> list[float]:
-        """One value for each finished launch that measured it."""
-        found = (self.of_launch(record.run, x) for x in record.launches if x.status == "complete")
+        """One value for each finished launch that measured it.
+
+        Raises:
+            SuiteError: of kind ``internal``: the metric cannot be computed.
+        """
+        try:
+            found = [self.of_launch(record.run, x) for x in record.launches if x.status == "complete"]
+        except Exception as error:
+            raise SuiteError(
+                ErrorReport(
+                    kind="internal",
+                    field="metric",
+                    value=self.name,
+                    message=f"it cannot be computed from {record.run_id}: {type(error).__name__}: {error}.",
+                    remedy="Mend its of_launch; --debug shows where. The record is kept.",
+                )
+            ) from error
         return [value for value in found if value is not None]

@@ -141,3 +141,8 @@ def of_tables_alone(workload: Any, device: torch.device) -> nn.Module:
 def no_module(workload: Any, device: torch.device) -> object:
     """Wrong: not a module."""
     return "a model"
+
+
+def raises(workload: Any, device: torch.device) -> nn.Module:
+    """A factory with a bug."""
+    return nn.Linear(1 // 0, 1)

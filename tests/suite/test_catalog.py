@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from suite.catalog import list_workloads, load_workload, workload_names
+from suite import catalog
+from suite.catalog import each_workload, list_workloads, load_workload, workload_names
 from suite.data import source_class
 from suite.errors import ConfigError
 from suite.spec import WorkloadSpec
@@ -100,11 +101,12 @@ def test_location_is_set_and_not_hashed() -> None:
 @pytest.mark.parametrize(
     ("old", "new", "field"),
     [
-        ("rows = 10", "row = 10", "tables.0.rows"),
+        ("rows = 10", "row = 10", "tables.0.row"),
+        ("rows = 10", "height = 10", "tables.0.rows"),
         ("rows = 10", "rows = 10\ncolour = 3", "tables.0.colour"),
         ("rows = 10", 'rows = "ten"', "tables.0.rows"),
         ("dim = 8", "dim = 7", "tables.0.dim"),
-        ("[batch]", "[bacth]", "batch"),
+        ("[batch]", "[bacth]", "bacth"),
         ('name = "mine"', "name = 5", "name"),
     ],
 )
@@ -112,6 +114,22 @@ def test_a_wrong_toml_field_is_named(tmp_path: Path, old: str, new: str, field: 
     path = tmp_path / "mine.toml"
     path.write_text(MINIMAL.replace(old, new, 1))
     assert refused(str(path))[0] == field
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "meant"),
+    [
+        ("rows = 10", "row = 10", "rows"),
+        ("[batch]", "[bacth]", "batch"),
+        ("dim = 8", 'dim = 8\npooling = "maen"', "mean"),
+    ],
+)
+def test_a_misspelt_word_of_a_toml_brings_the_right_one(
+    tmp_path: Path, old: str, new: str, meant: str
+) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text(MINIMAL.replace(old, new, 1))
+    assert f"Did you mean {meant}?" in refused(str(path))[1]
 
 
 def test_malformed_toml_names_the_line(tmp_path: Path) -> None:
@@ -172,6 +190,10 @@ def test_a_wrong_function_of_the_users_own(module: str, attribute: str, field: s
     assert text in found_text
 
 
+def test_a_wrong_field_of_a_workload_names_the_function_that_builds_it(module: str) -> None:
+    assert f"in {module}:invalid: " in refused(f"{module}:invalid")[1]
+
+
 @pytest.mark.parametrize(
     ("parameters", "name"),
     [
@@ -208,7 +230,66 @@ def test_a_workload_without_parameters_says_so() -> None:
 
 
 def test_a_module_that_is_not_there(module: str) -> None:
-    assert "does not import" in refused("no_such_module_here:workload")[1]
+    text = refused("no_such_module_here:workload")[1]
+    assert "does not import" in text
+    assert "Run from the folder that holds it" in text
+
+
+@pytest.mark.parametrize(
+    ("source", "words"),
+    [
+        ("def (", "SyntaxError"),
+        ("import no_such_module_here", "No module named 'no_such_module_here'"),
+        ("import their_bad.part", "not a package"),
+    ],
+)
+def test_a_module_that_does_not_import_is_to_be_mended(
+    module: str, source: str, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Path("their_bad.py").write_text(source)
+    monkeypatch.delitem(sys.modules, "their_bad", raising=False)
+    text = refused("their_bad:workload")[1]
+    assert words in text
+    assert "Mend that module" in text
+
+
+@pytest.fixture
+def specs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The package of named workloads, with two right ones; what is put into the folder is one, too."""
+    folder = tmp_path / "their_specs"
+    folder.mkdir()
+    (folder / "__init__.py").write_text("")
+    source = "from suite.catalog import load_workload\ndef {0}():\n    return {1}\n"
+    named = "load_workload('tests.helpers.records:tiny').model_copy(update={{'name': '{}'}})"
+    for name in ("a", "z"):
+        (folder / f"{name}.py").write_text(source.format(name, named.format(name)))
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(catalog, "SPECS", "their_specs")
+    for loaded in [m for m in sys.modules if m.partition(".")[0] == "their_specs"]:
+        monkeypatch.delitem(sys.modules, loaded)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("source", "words"),
+    [
+        (
+            "from suite.spec import WorkloadSpec\ndef bad():\n    return WorkloadSpec()",
+            "in their_specs.bad:bad: ",
+        ),
+        ("def (", "their_specs.bad"),
+        ("from their_specs.a import a as bad", "specs/bad.py names another workload"),
+    ],
+)
+def test_a_wrong_file_keeps_out_no_other_workload(specs: Path, source: str, words: str) -> None:
+    (specs / "bad.py").write_text(source)
+    found = dict(each_workload())
+    assert list(found) == ["a", "bad", "z"]
+    assert isinstance(found["a"], WorkloadSpec)
+    assert isinstance(found["z"], WorkloadSpec)
+    error = found["bad"]
+    assert isinstance(error, ConfigError)
+    assert words in error.report.message
 
 
 def test_listing_and_checking_need_no_torch() -> None:

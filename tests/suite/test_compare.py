@@ -133,6 +133,25 @@ def test_runs_on_unlike_sync_schedules_are_not_the_same_training():
     assert rows(found)["auc"].verdict == "inconclusive"
 
 
+def test_code_that_was_edited_in_between_is_named_and_nothing_is_called_exact():
+    one = make_record(
+        launches(10), environment=make_environment(code={"their_model": "aa", "their_data": "cc"})
+    )
+    edited = make_environment(code={"their_model": "bb", "their_data": "cc"})
+    found = compare([one], [b(environment=edited, launches=launches(10, auc=0.76, minute=1))])
+    assert [(d.field, d.before, d.after) for d in found.differences] == [("code.their_model", "aa", "bb")]
+    assert any("their_model was edited" in note for note in found.notes)
+    assert rows(found)["auc"].verdict == "inconclusive"
+    with pytest.raises(ConfigError, match=r"one configuration, but: code\.their_model"):
+        compare([one, b(environment=edited)], [A])
+
+
+def test_a_record_of_before_code_was_digested_is_taken_as_alike():
+    found = compare([A], [b(environment=make_environment(code={"their_model": "aa"}))])
+    assert found.differences == ()
+    assert rows(found)["auc"].reason == "deterministic, and equal to the last bit."
+
+
 UNLIKE = {
     "spec": {"run": make_run(workload=other())},
     "device": {"run": make_run(device="cuda"), "environment": make_environment(gpus=["X, 1 MiB, 5"])},

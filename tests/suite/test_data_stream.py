@@ -172,6 +172,21 @@ def test_a_wrong_number_of_evaluation_samples_is_refused(value: Any) -> None:
     assert caught.value.report.field == "data.options.evaluation_samples"
 
 
+@pytest.mark.parametrize("name", ["evaluatoin_samples", "eval_samples", "evaluation_sample"])
+def test_a_misspelt_number_of_evaluation_samples_is_refused(name: str) -> None:
+    workload = workload_of("uneven", **{name: 30})
+    with pytest.raises(ConfigError) as caught:
+        source_class(workload).check(workload)
+    assert caught.value.report.field == f"data.options.{name}"
+    assert "evaluation_samples" in str(caught.value.report.remedy)
+
+
+@pytest.mark.parametrize("options", [{"train_samples": 3}, {"eval_samples": 3, "evaluation_samples": 30}])
+def test_other_options_are_the_functions_own(options: dict[str, int]) -> None:
+    workload = workload_of("uneven", **options)
+    source_class(workload).check(workload)
+
+
 def test_more_evaluation_samples_than_the_stream_has_are_refused_before_the_launch() -> None:
     workload = workload_of("uneven", evaluation_samples=101)
     with pytest.raises(ConfigError, match="ends after 100 samples"):

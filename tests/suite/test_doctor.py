@@ -185,12 +185,15 @@ class Source:
             raise ConfigError("data.location", None, "The files are not here.", "Get them.")
 
 
-def test_workloads_whose_data_are_missing(monkeypatch):
+def test_workloads_whose_file_is_wrong_or_whose_data_are_missing(monkeypatch):
     from tests.helpers.records import other, tiny
 
-    monkeypatch.setattr(doctor, "list_workloads", lambda: [tiny(), other()])
+    wrong = ConfigError("name", None, "in specs.bad:bad: Field required.", "Add it.")
+    found = [("tiny", tiny()), ("bad", wrong), ("other", other())]
+    monkeypatch.setattr(doctor, "each_workload", lambda: iter(found))
     monkeypatch.setattr(doctor, "source_class", lambda workload: Source)
     assert [(c.name, c.status, c.remedy) for c in doctor.check_data()] == [
         ("data of tiny", "ok", None),
+        ("workload bad", "warn", "Add it."),
         ("data of other", "warn", "Get them."),
     ]

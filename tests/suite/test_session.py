@@ -149,6 +149,10 @@ def test_a_sweep_takes_the_groups_that_divide_each_world_size_and_1d_for_one_gro
     assert {run.workload.spec_hash for run in runs} == {make_run().workload.spec_hash}
 
 
+def test_a_sweep_leaves_out_a_world_size_that_no_group_number_divides():
+    assert layouts(session.plan_sweep(make_run(), [1, 2, 3], [2])) == [(2, 2, "Anything")]
+
+
 def test_in_a_sweep_the_sync_schedule_is_for_2d_alone():
     base = make_run(sync_interval=2, sync_optimizer_state="delayed")
     runs = session.plan_sweep(base, [2], [1, 2])
@@ -162,7 +166,6 @@ def test_in_a_sweep_the_sync_schedule_is_for_2d_alone():
     ("sizes", "groups", "field", "value", "words"),
     [
         ([2, 4], [1, 3], "replica_groups", 3, "divides none"),
-        ([2, 3], [2], "world_sizes", 3, "divides it"),
         ([2, 2], [1], "world_sizes", 2, "twice"),
         ([2], [1, 1], "replica_groups", 1, "twice"),
         ([0, 2], [1], "world_sizes", 0, "at least 1"),

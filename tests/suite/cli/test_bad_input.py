@@ -153,6 +153,7 @@ WRONG = [
     (["sweep", OTHER, "--implementation", "baseline_1d"], "layout.replica_groups", 2, "one only"),
     (["compare", "a"], "after", None, "missing"),
     (["compare", "a", "b"], "run", "a", "no such run"),
+    (["compare", "a", "b", "c", "d"], "command line", "compare a b c d", "two sides"),
     (["compare", "a", "b", "--allow", "everything"], "allow", "everything", "cannot be allowed"),
     (["reproduce", "nothing"], "run", "nothing", "no such run"),
     (["workloads", "show", "no_such_workload"], "workload", "no_such_workload", ""),
@@ -189,6 +190,28 @@ def test_in_json(arguments, field, value, words, cli, launched, tmp_path):
     assert done.err == ""
     assert launched == []
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "remedy"),
+    [
+        (["run", TINY, "--sharding", "colum_wise"], "Did you mean column_wise?"),
+        (["run", TINY, "--implementation", "basline_1d"], "Did you mean baseline_1d?"),
+        (["run", TINY, "--optimizer", "rowise_adagrad"], "Did you mean rowwise_adagrad?"),
+        (["run", TINY, "--placement", "random"], "Change it"),
+        (["run", TINY, "--steps", "2"], "or a smaller --warmup-steps"),
+        (["compare", "a", "b", "c"], "A,B C,D"),
+    ],
+)
+def test_remedies(arguments, remedy, cli):
+    assert remedy in cli(*arguments).err.partition("Remedy: ")[2]
+
+
+@pytest.mark.parametrize("verb", ["compare", "reproduce"])
+def test_a_long_command_line_is_not_told_in_full(verb, cli):
+    done = cli(verb, *(f"runs/smoke/{'0' * 20}/{run}" for run in range(99)))
+    assert max(map(len, done.err.splitlines())) < 300
+    assert "runs/smoke" in done.err
 
 
 def test_runs_that_cannot_be_written(cli, launched, tmp_path):

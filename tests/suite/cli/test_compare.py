@@ -105,6 +105,26 @@ def test_a_deterministic_metric_that_came_out_otherwise_is_not_reproduced(change
     done = cli("reproduce", run, "--json")
     assert done.code == 1
     assert {row["name"]: row["verdict"] for row in done.document["metrics"]}[name] in ("better", "worse")
+    assert (
+        f"Not reproduced: {'bytes, wire_bytes' if name == 'wire_bytes' else name} came"
+        in cli("reproduce", run).out
+    )
+
+
+def test_what_is_equal_to_the_last_bit_is_reproduced_though_speed_is_undecided(cli):
+    run = cli("run", TINY, "--json").document["run_id"]
+    out = cli("reproduce", run).out
+    assert "Verdict: inconclusive" in out
+    assert "Reproduced: all 10 deterministic metrics are equal to the last bit; undecided" in out
+    assert "bytes, wire_bytes, calls, 7 more: deterministic, and equal to the last bit." in out
+
+
+def test_another_processor_leaves_quality_undecided(cli, monkeypatch):
+    run = ran(cli)
+    monkeypatch.setattr("suite.environment._cpu_facts", lambda: {"model name": "another"})
+    done = cli("reproduce", run)
+    assert done.code == 0
+    assert "Not decided: auc, normalized_entropy, log_loss cannot be compared" in done.out
 
 
 def test_slower_beyond_noise_is_not_reproduced(cli, monkeypatch):
@@ -113,6 +133,7 @@ def test_slower_beyond_noise_is_not_reproduced(cli, monkeypatch):
     done = cli("reproduce", run)
     assert done.code == 1
     assert "Verdict: worse" in done.out
+    assert "Not reproduced: worse beyond noise in samples_per_s, step_ms." in done.out
 
 
 def test_reproducing_what_fails_exits_3_and_keeps_the_record(cli, monkeypatch):

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 
@@ -16,6 +17,27 @@ def test_help_has_examples_and_fits_80_columns(verb, cli):
     assert f"sparse2d {verb}" in done.out.partition("Examples:")[2]
     assert "--json" in done.out
     assert max(map(len, done.out.splitlines())) <= 80
+
+
+def test_options_tell_what_they_are_when_left_out(cli):
+    text = " ".join(cli("run", "--help").out.partition("Options:")[2].split())
+    told = {
+        option.split()[0]: option.partition("[default: ")[2].rstrip("]")
+        for option in re.split(r" (?=--[a-z-]+ )", f" {text}")[1:]
+    }
+    assert told["--data"] == ""
+    assert {told[f"--{name}"] for name in ("steps", "sharding", "dense-optimizer", "eps")} == {
+        "the workload's"
+    }
+    assert {
+        name: told[f"--{name}"] for name in ("seed", "device", "scaling", "placement", "stall-timeout")
+    } == {
+        "seed": "0",
+        "device": "cpu",
+        "scaling": "strong",
+        "placement": "interleaved",
+        "stall-timeout": "60.0",
+    }
 
 
 def test_help_lists_the_verbs(cli):

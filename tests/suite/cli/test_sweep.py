@@ -58,6 +58,14 @@ def test_without_1d_there_is_nothing_to_be_faster_than(cli):
     assert [row[-1] for row in lines(done.out, "2D")] == ["-", "-"]
 
 
+def test_a_world_size_that_is_left_out_is_named(cli):
+    done = cli("sweep", TINY, "--world-sizes", "1,2", "--replica-groups", "2")
+    assert done.code == 0
+    assert "T=1 is left out" in done.err
+    assert len(lines(done.out, "2D")) == 1
+    assert lines(done.out, "1D") == []
+
+
 def test_the_document_and_the_records(cli):
     done = cli("sweep", TINY, "--world-sizes", "2", "--replica-groups", "1,2", "--json")
     runs = done.document["runs"]

@@ -3,10 +3,11 @@ from __future__ import annotations
 import pytest
 from rich.console import Console
 
-from suite.cli.tables import interval, label, measured, number, show_runs, size
+from suite.cli.tables import interval, label, measured, number, show_comparison, show_runs, size
+from suite.compare import compare
 from suite.session import Outcome
 from suite.statistics import Interval
-from tests.helpers.records import make_record, make_run, tiny
+from tests.helpers.records import make_launch, make_record, make_run, tiny
 
 
 @pytest.mark.parametrize(
@@ -70,3 +71,40 @@ def test_an_unlike_column_split_is_noted_under_the_table(optimizer, noted, capsy
     ]
     show_runs([Outcome(run, make_record(run=run), None, None) for run in runs], Console(width=200))
     assert ("the AUC compares optimizers, too" in capsys.readouterr().out) == noted
+
+
+@pytest.mark.parametrize("held_out", [True, False])
+def test_a_missing_auc_is_explained(held_out, capsys):
+    launch = make_launch() if held_out else make_launch().model_copy(update={"quality": None})
+    show_runs([Outcome(make_run(), make_record([launch]), None, None)], Console(width=200))
+    assert ("no AUC: the data source holds out no samples" in capsys.readouterr().out) == (not held_out)
+
+
+def test_reasons_that_differ_in_decimals_alone_are_one_sentence(capsys):
+    two_d = make_run(layout={"world_size": 2, "replica_groups": 2})
+    loss = make_launch(auc=0.76)
+    assert loss.quality is not None
+    loss = loss.model_copy(update={"quality": loss.quality.model_copy(update={"log_loss": 0.58})})
+    after = make_record([loss], two_d, run_id="20260101T000000Z-bbbbbb")
+    show_comparison(compare([make_record()], [after]), Console(width=200))
+    (line,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("auc, log_loss: ")]
+    assert "the difference +0.0100 / -0.0200 is beyond the margin 0.001, but" in line
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({}, ""),
+        ({"implementation": "their_code:Mine"}, "; their_code:Mine"),
+        ({"optimizer": {"name": "sgd"}}, "; sgd"),
+        (
+            {"layout": {"sharding": "row_wise", "sharding_by_table": {"people": "table_wise"}}},
+            "; row_wise, people table_wise",
+        ),
+    ],
+)
+def test_what_is_not_the_default_stands_above_the_table(changes, words, capsys):
+    run = make_run(**{"implementation": "reference_2d"} | changes)
+    show_runs([Outcome(run, make_record(run=run), None, None)], Console(width=200))
+    first = capsys.readouterr().out.splitlines()[0]
+    assert first.partition(tiny().spec_hash)[2] == words

@@ -117,6 +117,7 @@ def test_weights_keep_the_users_names(world: Callable[[int], World]) -> None:
         ("of_allocated_tables", "allocated on every rank"),
         ("of_tables_alone", "no dense parameter"),
         ("no_module", "returned str"),
+        ("raises", "it raised ZeroDivisionError"),
         ("there_is_none", "no attribute"),
     ],
 )

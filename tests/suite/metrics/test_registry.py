@@ -2,7 +2,10 @@ from __future__ import annotations
 
 import pytest
 
+from suite.errors import SuiteError
 from suite.metrics import METRICS
+from suite.metrics.base import Metric
+from tests.helpers.records import make_record
 
 NAMES = {
     "step_ms",
@@ -39,3 +42,10 @@ def test_directions():
         "samples_per_s",
         "auc",
     }
+
+
+def test_one_that_fails_names_itself():
+    broken = Metric("oops", "B", "lower", deterministic=True, of_launch=lambda run, launch: launch.nothing)
+    with pytest.raises(SuiteError, match="AttributeError: 'LaunchRecord' object has no attribute") as raised:
+        broken.values(make_record())
+    assert (raised.value.report.field, raised.value.report.value) == ("metric", "oops")
