@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 import torch
+import torch.fx
 from torch import nn
 from torchrec.modules.embedding_configs import EmbeddingBagConfig, PoolingType
 from torchrec.modules.embedding_modules import EmbeddingBagCollection
@@ -30,7 +31,7 @@ class MeanBySum(nn.Module):
     def __init__(self, collection: EmbeddingBagCollection) -> None:
         super().__init__()
         configs = collection.embedding_bag_configs()
-        self._mean = {f for c in configs if c.pooling is PoolingType.MEAN for f in c.feature_names}
+        self._mean = tuple(f for c in configs if c.pooling is PoolingType.MEAN for f in c.feature_names)
         self.summing = EmbeddingBagCollection(
             tables=[replace(c, pooling=PoolingType.SUM) for c in configs], device=torch.device("meta")
         )
@@ -41,13 +42,17 @@ class MeanBySum(nn.Module):
 
     def forward(self, features: KeyedJaggedTensor) -> KeyedTensor:
         """Pools [B, sum of dims]: mean features are divided by their bags' lengths, an empty bag is 0."""
-        summed = self.summing(features)
-        keys, dims, values = summed.keys(), summed.length_per_key(), summed.values()
-        one = values.new_ones(len(values))
-        lengths = [features[key].lengths().clamp(min=1) if key in self._mean else one for key in keys]
-        divisors = torch.stack([n.to(values.dtype) for n in lengths], dim=1)
-        by_column = divisors.repeat_interleave(torch.tensor(dims, device=values.device), dim=1)
-        return KeyedTensor(keys, dims, values / by_column)
+        return _divided(self.summing(features), features, self._mean)
+
+
+@torch.fx.wrap  # a leaf where TorchRec's pipeline traces the model
+def _divided(summed: KeyedTensor, features: KeyedJaggedTensor, mean: tuple[str, ...]) -> KeyedTensor:
+    keys, dims, values = summed.keys(), summed.length_per_key(), summed.values()
+    one = values.new_ones(len(values))
+    lengths = [features[key].lengths().clamp(min=1) if key in mean else one for key in keys]
+    divisors = torch.stack([n.to(values.dtype) for n in lengths], dim=1)
+    by_column = divisors.repeat_interleave(torch.tensor(dims, device=values.device), dim=1)
+    return KeyedTensor(keys, dims, values / by_column)
 
 
 def divide_mixed_means(model: nn.Module, sharding: Mapping[str, ShardingType]) -> None:

@@ -45,6 +45,12 @@ class Implementation(abc.ABC):
     def __init__(self, run: RunSpec, device: torch.device) -> None:
         """Builds model, plan and optimizers. Collective: every rank calls it."""
 
+    #: Batches that it wants to be told of ahead of their steps, beside the one of the step.
+    look_ahead: int = 0
+
+    def announce(self, batch: Batch) -> None:
+        """Takes a batch ahead of its step; called once for each, in order, where ``look_ahead`` is not 0."""
+
     @abc.abstractmethod
     def train_step(self, batch: Batch) -> torch.Tensor:
         """One whole step: forward, backward, both optimizers, and the replica sync where one is due.

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import socket
+from collections import deque
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -13,13 +15,14 @@ import numpy as np
 import torch
 import torch.distributed as dist
 
+from reference_impl.batch import Batch
 from suite.batches import RankBatches
 from suite.checkpoints.tensors import load, save
 from suite.collectives import GroupNames
 from suite.data import DataSource, open_source
 from suite.errors import ConfigError
 from suite.evaluation import predict
-from suite.implementation import implementation_class
+from suite.implementation import Implementation, implementation_class
 from suite.job import Job, RankOutput
 from suite.launchers.deadlines import START_S
 from suite.launchers.reporter import Reporter
@@ -62,7 +65,7 @@ def run_rank(job: Job, rank: int, reporter: Reporter) -> RankOutput:
     reporter.at("train", 0, run.steps)
     timed = run_steps(
         implementation.train_step,
-        batches.train,
+        announced(implementation, batches.train, run.steps),
         steps=run.steps,
         warmup_steps=run.warmup_steps,
         rank=rank,
@@ -94,6 +97,29 @@ def run_rank(job: Job, rank: int, reporter: Reporter) -> RankOutput:
     # Scoring is rank 0's alone and may take long: the others have been let go.
     score = None if predictions is None else quality(*predictions, data.get("split", "evaluation"))
     return RankOutput(record=record, quality=score, sharding=implementation.sharding(), data=data)
+
+
+def announced(
+    implementation: Implementation, batch_of: Callable[[int], Batch], steps: int
+) -> Callable[[int], Batch]:
+    """``batch_of`` for steps in order, told to the implementation as far ahead as it wants.
+
+    No further than the training goes: the last steps are told of fewer.
+    """
+    if implementation.look_ahead == 0:
+        return batch_of
+    waiting: deque[Batch] = deque()
+    made = 0
+
+    def next_of(step: int) -> Batch:
+        nonlocal made
+        while made < min(step + implementation.look_ahead + 1, steps):
+            waiting.append(batch_of(made))
+            implementation.announce(waiting[-1])
+            made += 1
+        return waiting.popleft()
+
+    return next_of
 
 
 def description(source: DataSource, reference: str) -> dict[str, Any]:

@@ -51,6 +51,7 @@ ShardingType = Literal["table_wise", "row_wise", "column_wise", "table_row_wise"
 ShardingChoice = Literal[ShardingType, "planned"]
 SyncOptimizerState = Literal["immediate", "delayed"]
 ExchangeDtype = Literal["fp32", "fp16", "bf16"]
+PipelineName = Literal["none", "sparse_dist"]
 
 
 class Frozen(BaseModel):
@@ -375,6 +376,8 @@ class RunSpec(Frozen):
     optimizer: OptimizerSpec = OptimizerSpec()
     #: In what precision pooled vectors and their gradients travel inside a sharding group.
     exchange_dtype: ExchangeDtype = "fp32"
+    #: TorchRec's train pipeline: ids of the next batch are exchanged while this one is trained.
+    pipeline: PipelineName = "none"
     #: How replicas are averaged; ``dense`` is an all-reduce of whole tables.
     sync: Literal["dense"] = "dense"
     #: Steps from one sync to the next.

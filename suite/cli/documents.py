@@ -82,6 +82,7 @@ def run_body(run: RunSpec, record: RunRecord | None, path: Path | None) -> dict[
         "replica_groups": run.layout.replica_groups,
         "placement": run.layout.placement,
         "exchange_dtype": run.exchange_dtype,
+        "pipeline": run.pipeline,
         "sync": run.sync,
         "sync_interval": run.sync_interval,
         "sync_optimizer_state": run.sync_optimizer_state,

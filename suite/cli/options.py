@@ -19,6 +19,7 @@ from suite.spec import (
     ExchangeDtype,
     LayoutSpec,
     OptimizerSpec,
+    PipelineName,
     RunSpec,
     Scaling,
     ShardingChoice,
@@ -108,6 +109,14 @@ class RunOptions:
             help=f"In what precision pooled vectors travel in a group. {_one_of(get_args(ExchangeDtype))}",
         ),
     ] = None
+    pipeline: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="TorchRec's train pipeline: the next batch's ids travel during a step. "
+            f"{_one_of(get_args(PipelineName))}",
+        ),
+    ] = None
     optimizer: Annotated[
         str | None,
         typer.Option(
@@ -184,6 +193,7 @@ class RunOptions:
         run = {
             "implementation": self.implementation,
             "exchange_dtype": self.exchange_dtype,
+            "pipeline": self.pipeline,
             "sync": self.sync,
             "sync_interval": self.sync_interval,
             "sync_optimizer_state": self.sync_optimizer_state,

@@ -199,7 +199,7 @@ def _one_d(run: RunSpec) -> str:
     otherwise = "".join(f", {table} {kind}" for table, kind in run.layout.sharding_by_table.items())
     return (
         f"1D is {run.implementation}, tables {run.layout.sharding}{otherwise}, "
-        f"vectors exchanged in {run.exchange_dtype}."
+        f"vectors exchanged in {run.exchange_dtype}, pipeline {run.pipeline}."
     )
 
 

@@ -16,7 +16,6 @@ from reference_impl.batch import Batch
 from reference_impl.groups import make_groups
 from reference_impl.sharded_model import shard_model
 from suite.errors import ConfigError
-from suite.implementations.model import build_model
 from suite.implementations.planning import sharding_plan
 from suite.implementations.sharded import (
     ShardedImplementation,
@@ -44,7 +43,7 @@ class Baseline1D(ShardedImplementation):
 
     def __init__(self, run: RunSpec, device: torch.device) -> None:
         groups = make_groups(run.layout.ranks(), device, timedelta(seconds=run.stall_timeout_s))
-        model = build_model(run.workload, run.seed, device)
+        model = self._trainable(run, device)
         plan = sharding_plan(run, model, device)
         sharded = shard_model(
             model, groups, plan, embedding_optimizer(run), run.seed, device, run.exchange_dtype
@@ -59,9 +58,12 @@ class Baseline1D(ShardedImplementation):
         ]
         if sharded.unfused is not None:
             self._optimizers.append(sharded.unfused)
+        self._enter_pipeline(run, self._optimizers, device)
 
     def train_step(self, batch: Batch) -> torch.Tensor:
         """See the contract."""
+        if self._pipeline is not None:
+            return self._pipeline.step(batch)
         for optimizer in self._optimizers:
             optimizer.zero_grad()
         logits = batch.logits_of(self.model(batch.dense, batch.sparse))

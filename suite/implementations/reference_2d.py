@@ -16,7 +16,6 @@ from reference_impl.sync.immediate import DenseSync
 from reference_impl.sync.schedule import Schedule
 from reference_impl.train_step import train_step
 from suite.checkpoints.tensors import State
-from suite.implementations.model import build_model
 from suite.implementations.planning import sharding_plan
 from suite.implementations.sharded import (
     ShardedImplementation,
@@ -32,7 +31,7 @@ class Reference2D(ShardedImplementation):
 
     def __init__(self, run: RunSpec, device: torch.device) -> None:
         groups = make_groups(run.layout.ranks(), device, timedelta(seconds=run.stall_timeout_s))
-        model = build_model(run.workload, run.seed, device)
+        model = self._trainable(run, device)
         plan = sharding_plan(run, model, device)
         sharded = shard_model(
             model, groups, plan, embedding_optimizer(run), run.seed, device, run.exchange_dtype
@@ -42,6 +41,7 @@ class Reference2D(ShardedImplementation):
         self._optimizers = [dense] if sharded.unfused is None else [dense, sharded.unfused]
         self._sync = self._replica_sync(run, groups)
         self._schedule = Schedule(self._sync, run.sync_interval)
+        self._enter_pipeline(run, self._optimizers, device)
 
     def _replica_sync(self, run: RunSpec, groups: ProcessGroups) -> ReplicaSync:
         if groups.replica is None:
@@ -57,6 +57,10 @@ class Reference2D(ShardedImplementation):
 
     def train_step(self, batch: Batch) -> torch.Tensor:
         """See the contract."""
+        if self._pipeline is not None:
+            loss = self._pipeline.step(batch)
+            self._schedule.after_step()
+            return loss
         return train_step(self.model, self._optimizers, self._schedule, batch)
 
     def sync_replicas(self) -> None:

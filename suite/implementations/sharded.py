@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -22,6 +22,7 @@ from suite.checkpoints.tensors import Blocks, State
 from suite.errors import ConfigError
 from suite.implementation import Implementation
 from suite.implementations.model import build_model
+from suite.implementations.pipeline import LOOK_AHEAD, Pipeline, WithLoss
 from suite.implementations.planning import plan_in_time
 from suite.record import TableSharding
 from suite.spec import DenseOptimizerSpec, RunSpec, config_errors
@@ -52,7 +53,8 @@ TORCHREC_RANGES: Mapping[str, tuple[str, ...]] = {
 class ShardedImplementation(Implementation):
     """Prediction, accounting and gathering over a sharded model.
 
-    A subclass calls ``_adopt`` at the end of its ``__init__`` and adds ``train_step``, ``sync_replicas``.
+    A subclass shards ``_trainable``, calls ``_adopt`` and then ``_enter_pipeline`` in its ``__init__``, and
+    adds ``train_step`` and ``sync_replicas``.
     """
 
     @classmethod
@@ -95,12 +97,36 @@ class ShardedImplementation(Implementation):
         self.shards = sharded.shards
         self._group = group
 
+    def _trainable(self, run: RunSpec, device: torch.device) -> nn.Module:
+        """The unsharded model, in the form that is trained."""
+        model = build_model(run.workload, run.seed, device)
+        return model if run.pipeline == "none" else WithLoss(model)
+
+    def _enter_pipeline(
+        self, run: RunSpec, optimizers: Sequence[torch.optim.Optimizer], device: torch.device
+    ) -> None:
+        """Called last: the pipeline steps what the subclass would."""
+        self._pipeline = None if run.pipeline == "none" else Pipeline(self.model, optimizers, device)
+        self.look_ahead = 0 if self._pipeline is None else LOOK_AHEAD
+
+    def announce(self, batch: Batch) -> None:
+        """See the contract."""
+        if self._pipeline is not None:
+            self._pipeline.announce(batch)
+
+    def _logits(self, batch: Batch) -> torch.Tensor:
+        if self._pipeline is None:
+            return batch.logits_of(self.model(batch.dense, batch.sparse))
+        self._pipeline.leave()
+        _, (_, logits) = self.model(batch)
+        return logits
+
     def predict(self, batch: Batch) -> torch.Tensor:
         """See the contract."""
         self.model.eval()
         try:
             with torch.no_grad():
-                return torch.sigmoid(batch.logits_of(self.model(batch.dense, batch.sparse)))
+                return torch.sigmoid(self._logits(batch))
         finally:
             self.model.train()
 
@@ -137,7 +163,7 @@ class ShardedImplementation(Implementation):
 
     def checkpoint_state(self) -> State:
         """See the contract."""
-        dense = dense_parameters(self.model)
+        dense = self._dense()
         return {
             **{f"table.{name}": part for name, part in self._blocks(lambda shard: shard.weight).items()},
             **self._state_blocks("moment", lambda state: state),
@@ -149,6 +175,11 @@ class ShardedImplementation(Implementation):
                 if isinstance(value, torch.Tensor)
             },
         }
+
+    def _dense(self) -> dict[str, nn.Parameter]:
+        """The dense parameters by the names that the model itself gives them."""
+        wrapped = "" if self._pipeline is None else "model."
+        return {name.removeprefix(wrapped): p for name, p in dense_parameters(self.model).items()}
 
     def _state_blocks(
         self, prefix: str, of: Callable[[torch.Tensor], torch.Tensor | None]
@@ -182,7 +213,7 @@ class ShardedImplementation(Implementation):
     def gather_weights(self) -> Mapping[str, torch.Tensor]:
         """See the contract."""
         weights, states = gather_tables(self.shards, self._group)
-        dense = {name: p.detach().cpu().clone() for name, p in dense_parameters(self.model).items()}
+        dense = {name: p.detach().cpu().clone() for name, p in self._dense().items()}
         return (
             {f"table.{name}": w for name, w in weights.items()}
             | {

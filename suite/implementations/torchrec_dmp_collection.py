@@ -74,13 +74,17 @@ class TorchRecDMPCollection(ShardedImplementation):
                 "Leave it out, or use --implementation reference_2d.",
             )
 
-        if run.exchange_dtype != "fp32":
-            raise ConfigError(
-                "exchange_dtype",
-                run.exchange_dtype,
-                "it was never checked under DMPCollection.",
-                "Use fp32, or --implementation reference_2d.",
-            )
+        for field, value, plain in (
+            ("exchange_dtype", run.exchange_dtype, "fp32"),
+            ("pipeline", run.pipeline, "none"),
+        ):
+            if value != plain:
+                raise ConfigError(
+                    field,
+                    value,
+                    "it was never checked under DMPCollection.",
+                    f"Use {plain}, or --implementation reference_2d.",
+                )
         for table in run.workload.tables:
             sharding = run.layout.sharding_of(table.name)
             if sharding not in ("table_wise", "row_wise", "column_wise"):
@@ -125,6 +129,7 @@ class TorchRecDMPCollection(ShardedImplementation):
         self._adopt(
             run, ShardedModel(sharded, shards, None), plan, dense, sharded.device_mesh.get_group("shard")
         )
+        self._enter_pipeline(run, [dense], device)
         self._schedule = Schedule(_Sync(sharded), run.sync_interval)
 
     def train_step(self, batch: Batch) -> torch.Tensor:

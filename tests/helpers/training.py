@@ -92,6 +92,7 @@ class Case:
     ranks_per_host: int | None = None
     exchange_dtype: str = "fp32"
     table_dtype: str = "fp32"
+    pipeline: str = "none"
 
     def __str__(self) -> str:
         default = Case(self.world_size, self.sharding)
@@ -122,6 +123,8 @@ class Case:
             words.append(f"exchange-{self.exchange_dtype}")
         if self.table_dtype != "fp32":
             words.append(f"tables-{self.table_dtype}")
+        if self.pipeline != "none":
+            words.append(f"pipeline-{self.pipeline}")
         return "-".join(words)
 
     def but(self, **changes: Any) -> Case:
@@ -148,6 +151,7 @@ class Case:
                 },
                 "implementation": self.implementation,
                 "exchange_dtype": self.exchange_dtype,
+                "pipeline": self.pipeline,
                 "layout": {
                     "world_size": self.world_size,
                     "replica_groups": self.replica_groups,
@@ -242,14 +246,19 @@ def train(case: Case) -> Trained:
     import torch.distributed as dist
 
     from suite.implementation import implementation_class
+    from suite.rank_run import announced
 
     run = case.run_spec()
     model: Any = implementation_class(case.implementation)(run, torch.device("cpu"))
     initial = dict(model.gather_weights())
     losses, seen = [], []
+
+    def batch_of(step: int) -> Any:
+        return rank_batch(global_batch(step, case.global_batch), run, dist.get_rank())
+
+    next_of = announced(model, batch_of, case.steps)
     for step in range(case.steps):
-        batch = rank_batch(global_batch(step, case.global_batch), run, dist.get_rank())
-        losses.append(float(model.train_step(batch)))
+        losses.append(float(model.train_step(next_of(step))))
         seen.append(digests(model))
     model.sync_replicas()
     sharding = {t.table: (t.sharding, t.column_shards) for t in model.sharding()}

@@ -42,7 +42,9 @@ def test_a_host_has_no_more_ranks_than_there_are(cli, launched):
 def test_it_says_which_1d_it_was(cli):
     done = cli("sweep", TINY, "--world-sizes", "2", "--replica-groups", "1,2", "--exchange-dtype", "fp16",
                "--sharding", "column_wise,people=table_wise")  # fmt: skip
-    said = "1D is baseline_1d, tables column_wise, people table_wise, vectors exchanged in fp16."
+    said = (
+        "1D is baseline_1d, tables column_wise, people table_wise, vectors exchanged in fp16, pipeline none."
+    )
     assert said in " ".join(done.out.split())
 
 
