@@ -6,7 +6,7 @@ from rich.console import Console
 from suite.cli.tables import interval, label, measured, number, show_runs, size
 from suite.session import Outcome
 from suite.statistics import Interval
-from tests.helpers.records import make_record, make_run, tiny
+from tests.helpers.records import make_launch, make_record, make_run, tiny
 
 
 @pytest.mark.parametrize(
@@ -70,3 +70,16 @@ def test_an_unlike_column_split_is_noted_under_the_table(optimizer, noted, capsy
     ]
     show_runs([Outcome(run, make_record(run=run), None, None) for run in runs], Console(width=200))
     assert ("the AUC compares optimizers, too" in capsys.readouterr().out) == noted
+
+
+@pytest.mark.parametrize(
+    ("told", "noted"), [(0.86123, "is 0.8612, the planted"), (None, None), ("high", None)]
+)
+def test_the_best_auc_that_the_data_source_states_is_under_the_table(told, noted, capsys):
+    run = make_run()
+    launch = make_launch()
+    launch = launch.model_copy(update={"data": launch.data | {"bayes_auc": told}})
+    show_runs([Outcome(run, make_record(run=run, launches=[launch]), None, None)], Console(width=200))
+    printed = capsys.readouterr().out
+    assert ("best AUC to expect" in printed) == (noted is not None)
+    assert noted is None or noted in printed
