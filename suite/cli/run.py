@@ -26,8 +26,7 @@ Workload = Annotated[
     str,
     typer.Argument(
         metavar="WORKLOAD",
-        help="A name (`sparse2d workloads`), module:function or file.toml; NAME,PARAMETER=VALUE sets a "
-        "parameter.",
+        help="A name (`sparse2d workloads`), NAME,PARAMETER=VALUE, module:function or file.toml.",
     ),
 ]
 

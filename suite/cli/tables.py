@@ -180,11 +180,12 @@ def _notes(outcomes: Sequence[Outcome]) -> Iterable[str]:
     finished = [launch for record in records for launch in record.launches if launch.status == "complete"]
     if finished and all(launch.quality is None for launch in finished):
         yield "no AUC: the data source holds out no samples to evaluate."
-    best = {found for launch in finished if (found := launch.data.get("bayes_auc")) is not None}
+    told = [launch.data.get("bayes_auc") for launch in finished]
+    best = sorted({auc for auc in told if isinstance(auc, float)})
     if best:
         yield (
-            f"no model can have an AUC above {' or '.join(f'{auc:.4f}' for auc in sorted(best))} here: the "
-            "planted model's own."
+            f"the best AUC to expect here is {' or '.join(f'{auc:.4f}' for auc in best)}, the planted "
+            "model's own."
         )
     intervals = [found for record in records if (found := summary(record, "step_ms"))]
     confidences = sorted({f"{i.confidence:.0%}" for i in intervals if i.confidence is not None})

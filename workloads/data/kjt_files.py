@@ -103,6 +103,18 @@ def batch_files(folder: Path) -> list[Path]:
     return found
 
 
+def batch_size(path: Path) -> int:
+    """B, of which the labels alone are read.
+
+    Raises:
+        ConfigError: of kind ``bad_data``, naming the file.
+    """
+    labels = _arrays(path, only="labels").get("labels")
+    if labels is None:
+        _refuse(path, "the array labels is missing.", "Give one label a sample.")
+    return len(_labels(path, labels))
+
+
 def read_batch(path: Path, workload: WorkloadSpec) -> Samples:
     """One file's batch, checked, as the workload's features; other features in it are left out.
 
@@ -148,13 +160,13 @@ def read_batch(path: Path, workload: WorkloadSpec) -> Samples:
     return Samples(dense=dense, labels=labels, sparse=sparse)
 
 
-def _arrays(path: Path) -> dict[str, np.ndarray]:
+def _arrays(path: Path, only: str | None = None) -> dict[str, np.ndarray]:
     try:
         loaded = np.load(path, allow_pickle=False)
         if not isinstance(loaded, np.lib.npyio.NpzFile):
             raise ValueError("it holds one array and no names")
         with loaded as file:
-            return {name: file[name] for name in file.files}
+            return {name: file[name] for name in file.files if only in (None, name)}
     except OSError as error:
         _refuse(path, f"it cannot be read: {error.strerror or error}.", "Check the file.")
     except (ValueError, EOFError, MemoryError, zipfile.BadZipFile, zlib.error, NotImplementedError) as error:

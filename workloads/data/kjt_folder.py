@@ -24,7 +24,7 @@ from suite.data import DataSource, Samples
 from suite.errors import ConfigError
 from suite.samples_cut import joined, split
 from suite.spec import Frozen, WorkloadSpec, validated
-from workloads.data.kjt_files import FIELD, batch_files, read_batch
+from workloads.data.kjt_files import FIELD, batch_files, batch_size, read_batch
 
 #: Files that a rank keeps in memory.
 KEPT_FILES = 4
@@ -42,8 +42,10 @@ class KjtFolder(DataSource):
 
     @classmethod
     def check(cls, workload: WorkloadSpec) -> None:
-        """Refuses wrong options, and a folder with a file that is not right."""
-        cls(workload, seed=0)
+        """Refuses wrong options, and a folder with a file that is not right. Reads all of it."""
+        folder = cls(workload, seed=0)
+        for number in range(len(folder._files)):
+            folder._read(number)
 
     def __init__(self, workload: WorkloadSpec, seed: int) -> None:  # noqa: ARG002 - the order is the folder's
         options = validated(KjtOptions, workload.data.options, "data.options.")
@@ -57,7 +59,7 @@ class KjtFolder(DataSource):
         self._workload = workload
         self._files = batch_files(Path(workload.data.location))
         self._read = lru_cache(KEPT_FILES)(lambda number: read_batch(self._files[number], workload))
-        sizes = [len(self._read(number).labels) for number in range(len(self._files))]
+        sizes = [batch_size(path) for path in self._files]
         #: Where each file's samples start, and where the last one's end.
         self._starts = np.array([0, *accumulate(sizes)])
         samples = int(self._starts[-1])

@@ -108,3 +108,16 @@ def test_what_is_not_the_default_stands_above_the_table(changes, words, capsys):
     show_runs([Outcome(run, make_record(run=run), None, None)], Console(width=200))
     first = capsys.readouterr().out.splitlines()[0]
     assert first.partition(tiny().spec_hash)[2] == words
+
+
+@pytest.mark.parametrize(
+    ("told", "noted"), [(0.86123, "is 0.8612, the planted"), (None, None), ("high", None)]
+)
+def test_the_best_auc_that_the_data_source_states_is_under_the_table(told, noted, capsys):
+    run = make_run()
+    launch = make_launch()
+    launch = launch.model_copy(update={"data": launch.data | {"bayes_auc": told}})
+    show_runs([Outcome(run, make_record(run=run, launches=[launch]), None, None)], Console(width=200))
+    printed = capsys.readouterr().out
+    assert ("best AUC to expect" in printed) == (noted is not None)
+    assert noted is None or noted in printed
