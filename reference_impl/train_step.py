@@ -6,6 +6,7 @@ import torch
 from torch import nn
 
 from reference_impl.batch import Batch
+from reference_impl.ranges import backward, component
 from reference_impl.sync.schedule import Schedule
 
 
@@ -17,23 +18,27 @@ def train_step(
     Returns:
         The local loss, detached, shape []: the sum over local samples times T / G.
     """
-    dense_optimizer.zero_grad()
+    with component("dense_optimizer"):
+        dense_optimizer.zero_grad()
 
     # Inside the sharding group: ids go to the ranks that own the rows (input_dist), rows are looked up
     # and pooled there (lookup), pooled embeddings come back (output_dist); then the dense layers.
-    logits = batch.logits_of(model(batch.dense, batch.sparse))
-    loss = batch.loss_scale * nn.functional.binary_cross_entropy_with_logits(
-        logits, batch.labels, reduction="sum"
-    )
+    with component("dense_forward"):
+        logits = batch.logits_of(model(batch.dense, batch.sparse))
+        loss = batch.loss_scale * nn.functional.binary_cross_entropy_with_logits(
+            logits, batch.labels, reduction="sum"
+        )
 
     # Dense layers backward, their gradients all-reduced over all T ranks; embedding gradients go back to
     # the owners inside the group, where FBGEMM's backward updates the rows at once.
-    loss.backward()
+    backward(loss)
 
     # The dense layers, equal on all T ranks.
-    dense_optimizer.step()
+    with component("dense_optimizer"):
+        dense_optimizer.step()
 
     # Across the groups: replicas of a shard have seen different samples; average them where it is due.
-    replica_sync.after_step()
+    with component("replica_sync"):
+        replica_sync.after_step()
 
     return loss.detach()

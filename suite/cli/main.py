@@ -15,6 +15,7 @@ import typer
 
 from suite.cli import compare, doctor, reproduce, run, sweep, workloads
 from suite.cli.failures import located, relative, report_of, show_error
+from suite.cli.options import with_traced_ranks
 from suite.cli.streams import messages
 from suite.cli.verb import print_document
 from suite.session import Interrupted
@@ -38,7 +39,7 @@ def execute(arguments: Sequence[str]) -> int:
     """Runs one command line and returns its exit code."""
     command = typer.main.get_command(app)
     try:
-        with command.make_context("sparse2d", list(arguments)) as context:
+        with command.make_context("sparse2d", with_traced_ranks(arguments)) as context:
             return int(command.invoke(context))
     except typer.Exit as leave:
         return leave.exit_code

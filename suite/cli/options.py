@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, get_args
@@ -29,6 +31,7 @@ def _one_of(values: Any) -> str:
 
 
 DENSE_OPTIMIZERS = get_args(DenseOptimizerSpec.model_fields["name"].annotation)
+PROFILE_STEPS = 5
 SHARDING_GRAMMAR = "TYPE[,TABLE=TYPE...]"
 
 Runs = Annotated[Path, typer.Option("--runs", metavar="DIR", help="Folder that the records are in.")]
@@ -104,6 +107,18 @@ class RunOptions:
     launcher: Annotated[str | None, typer.Option(metavar="NAME", help=_one_of(LAUNCHERS))] = None
     seed: Annotated[int | None, typer.Option(help="Of initial weights and data.")] = None
     device: Annotated[str | None, typer.Option(metavar="NAME", help="One of cpu, cuda.")] = None
+    profile_steps: Annotated[
+        int,
+        typer.Option(help="Steps taken under the profiler after all others, for the components; 0: none."),
+    ] = PROFILE_STEPS
+    trace: Annotated[
+        str | None,
+        typer.Option(
+            metavar="[RANKS]",
+            help="Keep the profiler's traces: of all ranks, of the slowest (--trace slowest), or of some "
+            "(--trace 0,3).",
+        ),
+    ] = None
     stall_timeout: Annotated[
         float | None, typer.Option(help="Seconds without progress after which a launch is ended.")
     ] = None
@@ -130,6 +145,8 @@ class RunOptions:
             "device": self.device,
             "launcher": self.launcher,
             "stall_timeout_s": self.stall_timeout,
+            "profile_steps": self.profile_steps,
+            "trace": self.trace,
             "steps": _first(self.steps, defaults.steps),
             "warmup_steps": _first(self.warmup_steps, defaults.warmup_steps),
             "launches": _first(self.launches, defaults.launches),
@@ -185,6 +202,17 @@ class RunOptions:
             | _given(chosen)
             | {"dense": default.dense.model_dump() | _given(dense)}
         )
+
+
+def with_traced_ranks(arguments: Sequence[str]) -> list[str]:
+    """``--trace`` alone means all ranks; Typer has no option whose value may be left out."""
+    given: list[str] = []
+    for place, argument in enumerate(arguments):
+        given.append(argument)
+        following = arguments[place + 1] if place + 1 < len(arguments) else ""
+        if argument == "--trace" and not re.match(r"(all|slowest)$|\d", following):
+            given.append("all")
+    return given
 
 
 def whole_numbers(text: str, field: str) -> list[int]:

@@ -18,6 +18,7 @@ from reference_impl import initial_weights
 from reference_impl.batch import Batch
 from reference_impl.mean_pooling import divide_mixed_means
 from reference_impl.plan import move_to_group, plan_one_group
+from reference_impl.ranges import backward, component
 from suite.errors import ConfigError
 from suite.implementations.model import build_model
 from suite.implementations.sharded import (
@@ -78,13 +79,16 @@ class Baseline1D(ShardedImplementation):
 
     def train_step(self, batch: Batch) -> torch.Tensor:
         """See the contract."""
-        self._optimizer.zero_grad()
-        logits = batch.logits_of(self.model(batch.dense, batch.sparse))
-        loss = batch.loss_scale * nn.functional.binary_cross_entropy_with_logits(
-            logits, batch.labels, reduction="sum"
-        )
-        loss.backward()
-        self._optimizer.step()
+        with component("dense_optimizer"):
+            self._optimizer.zero_grad()
+        with component("dense_forward"):
+            logits = batch.logits_of(self.model(batch.dense, batch.sparse))
+            loss = batch.loss_scale * nn.functional.binary_cross_entropy_with_logits(
+                logits, batch.labels, reduction="sum"
+            )
+        backward(loss)
+        with component("dense_optimizer"):
+            self._optimizer.step()
         return loss.detach()
 
     def sync_replicas(self) -> None:
