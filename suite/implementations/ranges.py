@@ -4,6 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+#: What the autograd engine puts around a node, its hooks included.
+_EVALUATE = "autograd::engine::evaluate_function: "
+
+
+def _backward_of(*functions: str) -> tuple[str, ...]:
+    """The ranges of the backward of autograd functions."""
+    return tuple(f"{around}{function}Backward" for function in functions for around in ("", _EVALUATE))
+
+
 #: Prefixes of the profiler ranges by component: those that TorchRec and FBGEMM emit, and those of
 #: ``reference_impl.ranges``. Ranges may nest; ``profiles/breakdown.py`` says which one counts.
 TORCHREC_RANGES: Mapping[str, tuple[str, ...]] = {
@@ -23,27 +32,23 @@ TORCHREC_RANGES: Mapping[str, tuple[str, ...]] = {
     ),
     "dense_forward": ("## dense_forward ##", "DistributedDataParallel.forward"),
     "dense_backward": ("## dense_backward ##",),
-    "dense_all_reduce": ("## dense_all_reduce wait ##", "c10d::allreduce_"),
-    "output_dist_backward": (
-        "## All2All_Pooled_bwd ##",  # table-wise
-        "All2All_Pooled_WaitBackward",
-        "All2All_Pooled_ReqBackward",
-        "## ReduceScatterBase_bwd",  # row-wise
-        "ReduceScatterBase_WaitBackward",
-        "ReduceScatterBase_ReqBackward",
-        "## ReduceScatter_bwd",
-        "ReduceScatter_WaitBackward",
-        "ReduceScatter_ReqBackward",
-        "## ReduceScatterV_bwd",
-        "ReduceScatterV_WaitBackward",
-        "ReduceScatterV_ReqBackward",
-        "## Variable_Batch_All2All_Pooled_bwd",  # batches of unlike sizes
-        "Variable_Batch_All2All_Pooled_WaitBackward",
-        "Variable_Batch_All2All_Pooled_ReqBackward",
+    "dense_all_reduce": ("## dense_all_reduce", "c10d::allreduce_"),
+    "output_dist_backward": _backward_of(
+        "All2All_Pooled_Wait",  # table-wise and column-wise
+        "All2All_Pooled_Req",
+        "ReduceScatterBase_Wait",  # row-wise
+        "ReduceScatterBase_Req",
+        "ReduceScatter_Wait",
+        "ReduceScatter_Req",
+        "ReduceScatterV_Wait",
+        "ReduceScatterV_Req",
+        "Variable_Batch_All2All_Pooled_Wait",  # batches of unlike sizes
+        "Variable_Batch_All2All_Pooled_Req",
     ),
     "lookup_backward_optimizer": (
         "fbgemm::split_embedding_backward_codegen",
         "torch::autograd::CppNode<SplitLookupFunction",
+        f"{_EVALUATE}torch::autograd::CppNode<SplitLookupFunction",
     ),
     "dense_optimizer": ("## dense_optimizer ##", "Optimizer.step#", "Optimizer.zero_grad#"),
     "replica_sync": ("## replica_sync ##",),
