@@ -13,7 +13,7 @@ from contextlib import contextmanager
 
 import typer
 
-from suite.cli import compare, doctor, reproduce, run, sweep, workloads
+from suite.cli import compare, doctor, reproduce, run, sweep, trace, workloads
 from suite.cli.failures import located, relative, report_of, show_error
 from suite.cli.options import with_traced_ranks
 from suite.cli.streams import messages
@@ -31,6 +31,7 @@ app.command("doctor")(doctor.doctor)
 app.add_typer(workloads.app, name="workloads")
 app.command("run")(run.run)
 app.command("sweep")(sweep.sweep)
+app.command("trace")(trace.trace)
 app.command("compare")(compare.compare)
 app.command("reproduce")(reproduce.reproduce)
 

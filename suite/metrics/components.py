@@ -6,12 +6,12 @@ Times come from profiled steps, which take a little longer than plain ones; ``pr
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from suite.components import COMMUNICATION, COMPONENTS, ROLLUPS
 from suite.metrics.base import Metric
 from suite.metrics.speed import typical_step_ms
-from suite.record import ComponentSample, LaunchRecord, ProfileRecord, RankRecord
+from suite.record import LaunchRecord, ProfiledStep, RankRecord
 from suite.spec import RunSpec
 
 #: Parts of a step differ more than the whole from launch to launch: they take turns at being late.
@@ -20,38 +20,36 @@ TIMES = ("busy_ms", "exposed_ms")
 COMMUNICATION_TIMES = ("wait_ms", "transfer_ms")
 SENT = ("bytes", "wire_bytes", "calls")
 
-OfSample = Callable[[ComponentSample], float | None]
-
 
 def slowest_rank(run: RunSpec, launch: LaunchRecord) -> RankRecord | None:
     """Of the ranks that were profiled the one whose plain steps are the longest."""
     profiled = [rank for rank in launch.ranks if rank.profile is not None and rank.profile.steps]
-    return max(profiled, key=lambda rank: typical_step_ms(rank.step_ms, run), default=None)
+    return max(profiled, key=lambda rank: typical_step_ms(rank.step_ms, run.sync_interval), default=None)
 
 
-def component_figure(run: RunSpec, profile: ProfileRecord, component: str, figure: str) -> float | None:
+def component_figure(
+    steps: Sequence[ProfiledStep], component: str, figure: str, sync_interval: int = 1
+) -> float | None:
     """A figure of one component over a rank's profiled steps; None where a step does not have it.
 
     Times are medians over steps. Where replicas are averaged every k steps they are taken as step times are
     (``typical_step_ms``), and so is what is sent, as a mean.
     """
-    found = [getattr(step.components[component], figure) for step in profile.steps]
+    found = [getattr(step.components[component], figure) for step in steps]
     values = [value for value in found if value is not None]
     if len(values) < len(found) or not values:
         return None
     if figure in SENT:
         return statistics.mean(values)
-    return typical_step_ms(values, run)
+    return typical_step_ms(values, sync_interval)
 
 
 def _of_slowest(component: str, figure: str) -> Callable[[RunSpec, LaunchRecord], float | None]:
     def of_launch(run: RunSpec, launch: LaunchRecord) -> float | None:
         rank = slowest_rank(run, launch)
-        return (
-            None
-            if rank is None or rank.profile is None
-            else component_figure(run, rank.profile, component, figure)
-        )
+        if rank is None or rank.profile is None:
+            return None
+        return component_figure(rank.profile.steps, component, figure, run.sync_interval)
 
     return of_launch
 
@@ -71,7 +69,9 @@ def profiling_cost(run: RunSpec, launch: LaunchRecord) -> float | None:
     rank = slowest_rank(run, launch)
     if rank is None or rank.profile is None:
         return None
-    return typical_step_ms(rank.profile.step_ms, run) / typical_step_ms(rank.step_ms, run)
+    return typical_step_ms(rank.profile.step_ms, run.sync_interval) / typical_step_ms(
+        rank.step_ms, run.sync_interval
+    )
 
 
 METRICS = (

@@ -19,6 +19,8 @@ from tests.helpers.distributed import World
 
 CPU = torch.device("cpu")
 WARMUP, STEPS = 5, 6
+#: Of a step with a delay and one without.
+PAIRS = 9
 DELAY_MS = 50
 #: Of a delay: where the other ranks wait for it, in the component itself or at the next communication.
 WAITS = {
@@ -167,7 +169,7 @@ def injected(where: str, groups: int, late: int) -> tuple[dict[str, Any], dict[s
         model.is_on = dist.get_rank() == late and next(taken) % 2 == 1
         return batches.train(step)
 
-    record = profile(run, model, batch_of, 2 * STEPS)
+    record = profile(run, model, batch_of, 2 * PAIRS)
     comm_ops.All2All_Pooled_Wait.backward = staticmethod(backward)
     return {**record, "steps": record["steps"][1::2]}, {**record, "steps": record["steps"][::2]}
 
