@@ -18,10 +18,11 @@ in which it was launched, found by its correlation id.
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import accumulate, islice
 
 from profiles.collectives import Collective, find
 from profiles.intervals import Interval, difference, intersection, length, union
@@ -59,9 +60,18 @@ def break_down(trace: Trace) -> list[StepTimes]:
     """Every step of a trace; the whole trace as one step where none is marked."""
     host = _Host(trace)
     kernels, of_collectives = _kernels(trace, host)
-    collectives = find(trace, host.component_of, of_collectives)
+    collectives = sorted(find(trace, host.component_of, of_collectives), key=lambda c: c.start)
+    # No kernel before this place reaches into a step that begins later than this.
+    reach = list(accumulate((kernel.end for kernel in kernels), max))
+    starts = [collective.start for collective in collectives]
     return [
-        _step(number, whole, host, kernels, [c for c in collectives if whole[0] <= c.start < whole[1]])
+        _step(
+            number,
+            whole,
+            host,
+            islice(kernels, bisect_right(reach, whole[0]), None),
+            collectives[bisect_left(starts, whole[0]) : bisect_left(starts, whole[1])],
+        )
         for number, whole in _steps(trace)
     ]
 
@@ -176,7 +186,7 @@ def _step(
     number: int,
     whole: Interval,
     host: _Host,
-    kernels: Sequence[_Kernel],
+    kernels: Iterable[_Kernel],
     collectives: Sequence[Collective],
 ) -> StepTimes:
     on_device: dict[str, list[Interval]] = defaultdict(list)
