@@ -46,6 +46,7 @@ test: setup lint
 	$(BIN)/python -m pytest -m 'not slow'
 
 test-slow: setup
+	$(PIP) --editable '.[dev,trace]'
 	$(BIN)/python -m pytest -m slow
 
 lint: setup

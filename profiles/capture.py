@@ -71,18 +71,21 @@ class Capture:
         with record_function(f"ProfilerStep#{number - self.starting_steps}"):
             yield
 
-    def record(self, step_ms: tuple[float, ...], keep: Path | None, relative_to: Path) -> ProfileRecord:
+    def record(
+        self, step_ms: tuple[float, ...], scratch: Path, keep: Path | None, relative_to: Path
+    ) -> ProfileRecord:
         """Breaks the steps down, with the other ranks. Collective: every rank calls it once.
 
         Args:
             step_ms: of all steps, the starting ones included.
+            scratch: a folder for the trace on its way.
             keep: the folder that takes this rank's trace; None to throw it away.
             relative_to: the run's folder.
 
         Raises:
             OSError: the trace cannot be written.
         """
-        with tempfile.TemporaryDirectory(prefix="sparse2d-") as folder:
+        with tempfile.TemporaryDirectory(dir=scratch) as folder:
             exported = Path(folder) / "trace.json"
             self._profiler.export_chrome_trace(str(exported))
             steps = break_down(read(exported, self._ranges))

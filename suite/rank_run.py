@@ -123,7 +123,7 @@ def _profile(
         )
     keep = _is_traced(run, rank, float(np.median(step_ms)))
     folder = job.folder / "trace" / f"launch{job.launch}" if keep else None
-    record: ProfileRecord = capture.record(profiled_ms, folder, job.folder)
+    record: ProfileRecord = capture.record(profiled_ms, job.output, folder, job.folder)
     return record
 
 

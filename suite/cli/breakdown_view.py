@@ -90,10 +90,10 @@ def _add_rank(tree: Tree, rank: str, body: Mapping[str, Any]) -> None:
 def _remarks(body: Mapping[str, Any]) -> Iterator[str]:
     straggler = body["straggler"]
     if body["imbalance"] is not None:
-        yield f"Imbalance: {body['imbalance']:.2f} (the most work of a rank over the mean, waits left out)"
+        yield f"Imbalance: {body['imbalance']:.2f} (a rank's most work over the mean, waits left out)"
         yield (
-            f"Straggler: rank {straggler['rank']}, most of all in {straggler['component']} "
-            f"({straggler['late_ms']:+.2f} ms against the other ranks' mean)"
+            f"Straggler: rank {straggler['rank']}, late in {straggler['component']} "
+            f"({straggler['late_ms']:+.2f} ms to the others)"
         )
     slowest = body["ranks"][str(body["slowest_rank"])]
     if slowest["plain_step_ms"]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+import tempfile
 from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
@@ -71,7 +72,8 @@ def profile(run: Any, model: Any, batch_of: Callable[[int], Any], steps: int) ->
             around=capture.step,
             done=lambda _: None,
         )
-    return capture.record(taken, None, Path()).model_dump()
+    with tempfile.TemporaryDirectory() as scratch:
+        return capture.record(taken, Path(scratch), None, Path()).model_dump()
 
 
 def closure(cases: list[tuple[str, int, str]]) -> list[dict[str, Any]]:

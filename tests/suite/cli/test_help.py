@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-VERBS = ("doctor", "workloads", "run", "sweep", "compare", "reproduce")
+VERBS = ("doctor", "workloads", "run", "sweep", "compare", "reproduce", "trace")
 
 
 @pytest.mark.parametrize("verb", [*VERBS, "workloads show"])
