@@ -44,10 +44,10 @@ def get(logdir: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Call
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     log = tmp_path_factory.mktemp("tensorboard") / "log"
+    options = ["--logdir", str(logdir), "--host", "127.0.0.1", "--port", str(port), "--load_fast=false"]
     with log.open("wb") as output:
         server = subprocess.Popen(
-            [sys.executable, "-m", "tensorboard.main", "--logdir", str(logdir), "--port", str(port)]
-            + ["--host", "127.0.0.1", "--load_fast=false"],
+            [sys.executable, "-m", "tensorboard.main", *options],
             stdout=output,
             stderr=subprocess.STDOUT,
             env=os.environ | {"PYTHONWARNINGS": "ignore"},
