@@ -51,6 +51,7 @@ test-oracle: setup
 	$(BIN)/python -m pytest tests/reference_impl/test_oracle.py
 
 test-slow: setup
+	$(PIP) --editable '.[dev,trace]'
 	$(BIN)/python -m pytest -m slow
 
 lint: setup

@@ -1,4 +1,4 @@
-"""What the suite's own layers cost: two ratios, each measured inside one run.
+"""What the suite's own layers cost: three ratios, each measured inside one run.
 
 1. ``reference_2d`` at M = 1 against ``baseline_1d``: both models live in the same processes on the same
    batches, and take turns in blocks of steps (A B B A, so that drift falls on both alike). One pair of
@@ -6,6 +6,8 @@
    slowest rank's. Reported: the median ratio over pairs with its interval. Target: within 2 %.
 2. The timed loop's own cost: what a sample holds besides the step, against a step. Target: under 1 %. And
    beside it, what aligning the ranks does to the steps: samples against the same steps back to back.
+3. The cost of looking: steps under the profiler (as every run takes them for its components) against the same
+   steps without, in blocks that take turns. Target: within 15 % on ``dlrm_small``.
 
     python -m benchmarks.overhead --world-size 2 --pairs 120
 
@@ -26,16 +28,20 @@ import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
 
+from profiles.capture import Capture
 from suite.batches import RankBatches
 from suite.catalog import load_workload
+from suite.collectives import GroupNames
 from suite.data import open_source
 from suite.implementation import Implementation, implementation_class
 from suite.spec import LayoutSpec, RunSpec
 from suite.statistics import Interval, median_interval
-from suite.timed_loop import back_to_back_ms, own_cost_ms, sample_ms
+from suite.timed_loop import back_to_back_ms, own_cost_ms, run_profiled, sample_ms
 
 CPU = torch.device("cpu")
 WARMUP_STEPS = 10
+#: Of this many pairs of blocks one has a block under the profiler, which takes a second to start and stop.
+PROFILED_SHARE = 8
 SIDES = ("baseline_1d", "reference_2d")
 
 
@@ -87,11 +93,14 @@ def _rank(rank: int, options: argparse.Namespace, folder: str) -> None:
     one = sides["reference_2d"]
     own = statistics.median(own_cost_ms(CPU, 1000)) / step_ms
     sampling = _sampling(one, batches, options)
+    looking = _looking(one, run, batches, options)
     if rank == 0:
         ratio = median_interval(ratios)
         beside = median_interval(sampling)
+        looked = median_interval(looking)
         assert ratio is not None
         assert beside is not None
+        assert looked is not None
         summary = {
             "step": f"{step_ms:.2f} ms, {options.workload}, T = {size}, baseline_1d",
             "reference_2d at M = 1 / baseline_1d": (
@@ -99,6 +108,9 @@ def _rank(rank: int, options: argparse.Namespace, folder: str) -> None:
             ),
             "own cost of a sample / step": f"{own:.5f}; target below 0.01",
             "sampled steps / back-to-back steps": f"{interval_text(beside)}, {len(sampling)} pairs",
+            "profiled steps / plain steps": (
+                f"{interval_text(looked)}, {len(looking)} pairs; target below 1.15"
+            ),
         }
         measured = {
             "summary": summary,
@@ -106,6 +118,7 @@ def _rank(rank: int, options: argparse.Namespace, folder: str) -> None:
             "ratios": ratios,
             "own_cost_share": own,
             "sampled_over_back_to_back": sampling,
+            "profiled_over_plain": looking,
         }
         (Path(folder) / "measured.json").write_text(json.dumps(measured))
     dist.barrier()
@@ -148,6 +161,36 @@ def _sampling(
         sampled = _slowest([sample_ms(implementation.train_step, batch, CPU) for batch in prepared])
         whole = _slowest([back_to_back_ms(implementation.train_step, prepared, CPU)])
         ratios.append(sum(sampled) / whole[0])
+    return ratios
+
+
+def _looking(
+    implementation: Implementation, run: RunSpec, batches: RankBatches, options: argparse.Namespace
+) -> list[float]:
+    """Ratios of profiled to plain step times, one a pair of blocks; starting the profiler is left out."""
+    groups = GroupNames(run.layout.ranks(), dist.get_rank())
+    ratios = []
+    for pair in range(max(1, options.pairs // PROFILED_SHARE)):
+        prepared = [batches.train(pair * options.block + i) for i in range(options.block)]
+        block = {}
+        for side in ("plain", "profiled") if pair % 2 == 0 else ("profiled", "plain"):
+            if side == "plain":
+                taken = [sample_ms(implementation.train_step, batch, CPU) for batch in prepared]
+            else:
+                capture = Capture(dist.get_rank(), CPU, implementation.component_ranges(), groups)
+                with capture:
+                    taken = list(
+                        run_profiled(
+                            implementation.train_step,
+                            [prepared[-1], *prepared].__getitem__,
+                            steps=capture.starting_steps + len(prepared),
+                            device=CPU,
+                            around=capture.step,
+                            done=lambda _: None,
+                        )
+                    )[capture.starting_steps :]
+            block[side] = statistics.median(_slowest(taken))
+        ratios.append(block["profiled"] / block["plain"])
     return ratios
 
 

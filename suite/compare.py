@@ -23,6 +23,7 @@ from suite.statistics import ALPHA, Judgement, Verdict, judge_exact, judge_noisy
 Allowance = Literal["spec", "device", "stack", "data", "provenance"]
 ALLOWANCES: tuple[Allowance, ...] = get_args(Allowance)
 
+_COMPARED = tuple(metric for metric in METRICS.values() if metric.role != "figure")
 #: Fields of a run that do not change what a given seed trains (the workload by its hash, the data by its
 #: fingerprint).
 _NOT_ARITHMETIC = {
@@ -33,6 +34,8 @@ _NOT_ARITHMETIC = {
     "launcher",
     "stall_timeout_s",
     "checkpoint",
+    "profile_steps",
+    "trace",
 }
 
 
@@ -243,11 +246,16 @@ def _notes(before: Sequence[RunRecord], after: Sequence[RunRecord]) -> list[str]
 
 
 def _judged(before: Sequence[RunRecord], after: Sequence[RunRecord]) -> tuple[MetricComparison, ...]:
-    both = [m for m in METRICS.values() if _values(m, before) and _values(m, after)]
-    noisy = [m for m in both if not m.deterministic]
-    # Bonferroni: with k metrics judged, each at 1/k of the accepted chance of a false verdict.
-    rows = [_row(m, _noisy(m, before, after, ALPHA / len(noisy))) for m in noisy]
-    rows += [_row(m, _deterministic(m, before, after)) for m in both if m.deterministic]
+    both = [m for m in _COMPARED if _values(m, before) and _values(m, after)]
+    # A component that neither side has, such as the replica sync of 1D, is no news.
+    both = [m for m in both if m.role == "verdict" or any((*_values(m, before), *_values(m, after)))]
+    rows = []
+    for role in ("verdict", "detail"):
+        family = [m for m in both if m.role == role]
+        noisy = [m for m in family if not m.deterministic]
+        # Bonferroni: with k metrics judged, each at 1/k of the accepted chance of a false verdict.
+        rows += [_row(m, _noisy(m, before, after, ALPHA / len(noisy))) for m in noisy]
+        rows += [_row(m, _deterministic(m, before, after)) for m in family if m.deterministic]
     return tuple(rows)
 
 
@@ -259,6 +267,8 @@ def _noisy(
     metric: Metric, before: Sequence[RunRecord], after: Sequence[RunRecord], alpha: float
 ) -> Judgement:
     assert metric.margin is not None, f"{metric.name} is noisy and has no margin"
+    if min(*_values(metric, before), *_values(metric, after)) <= 0:
+        return _undecided(metric, "incomparable", "a side has nothing of it: no ratio.", before, after)
     return judge_noisy(
         _values(metric, before), _values(metric, after), metric.direction, metric.margin, alpha
     )
@@ -334,7 +344,7 @@ def _unjudged(
     """A row for each metric that either side has, without a verdict of its own."""
     return tuple(
         _row(metric, _undecided(metric, verdict, reason, before, after))
-        for metric in METRICS.values()
+        for metric in _COMPARED
         if _values(metric, (*before, *after))
     )
 
@@ -346,7 +356,11 @@ def _row(metric: Metric, judgement: Judgement) -> MetricComparison:
 
 
 def _overall(metrics: Sequence[MetricComparison]) -> tuple[Verdict, str]:
-    """Worse if any metric is; else better if any is; else equivalent only if every one is."""
+    """Worse if any metric is; else better if any is; else equivalent only if every one is.
+
+    Details do not count.
+    """
+    metrics = [row for row in metrics if METRICS[row.name].role == "verdict"]
     found = {row.verdict for row in metrics}
     parts = [
         f"{verdict}: {', '.join(row.name for row in metrics if row.verdict == verdict)}"

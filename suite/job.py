@@ -24,6 +24,8 @@ class Job(Frozen):
     launch: int
     #: The folder that takes ``rank<k>.json``.
     output: Path
+    #: The run's folder, which takes the traces.
+    folder: Path
 
 
 class RankOutput(Frozen):

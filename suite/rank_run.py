@@ -6,7 +6,7 @@ import json
 import os
 import socket
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -27,11 +27,15 @@ from suite.job import Job, RankOutput
 from suite.launchers.deadlines import START_S
 from suite.launchers.reporter import Reporter
 from suite.launchers.variables import STORE_FD
+from suite.loading import load_attribute
 from suite.memory import PeakMemory
 from suite.metrics.quality import quality
-from suite.record import RankRecord
+from suite.record import ProfileRecord, RankRecord
 from suite.spec import RunSpec
-from suite.timed_loop import align, run_steps
+from suite.timed_loop import align, run_profiled, run_steps
+
+#: What profiles steps, reached by its name: ``profiles`` depends on ``suite``.
+PROFILER = "profiles.capture:Capture"
 
 
 def run_rank(job: Job, rank: int, reporter: Reporter) -> RankOutput:
@@ -53,6 +57,7 @@ def run_rank(job: Job, rank: int, reporter: Reporter) -> RankOutput:
     implementation = implementation_class(run.implementation)(run, device)
     batches = RankBatches(run, source, rank, device)
     memory = PeakMemory(device)
+    groups = GroupNames(run.layout.ranks(), rank)
     if run.start is not None:
         load(implementation.checkpoint_state(), Path(run.start.checkpoint))
 
@@ -70,7 +75,7 @@ def run_rank(job: Job, rank: int, reporter: Reporter) -> RankOutput:
         warmup_steps=run.warmup_steps,
         rank=rank,
         device=device,
-        groups=GroupNames(run.layout.ranks(), rank),
+        groups=groups,
         before_timed=memory.reset,
         done=done,
     )
@@ -90,6 +95,9 @@ def run_rank(job: Job, rank: int, reporter: Reporter) -> RankOutput:
     count = batches.evaluation_batches
     reporter.at("evaluate", 0, count)
     predictions = predict(implementation, batches, lambda index: reporter.at("evaluate", index, count))
+    if run.profile_steps:
+        profile = _profile(job, rank, device, implementation, batches, groups, timed.step_ms, reporter)
+        record = record.model_copy(update={"profile": profile})
     align(device)  # nobody leaves while another still needs it
     dist.destroy_process_group()
     if rank > 0:
@@ -120,6 +128,47 @@ def announced(
         return waiting.popleft()
 
     return next_of
+
+
+def _profile(
+    job: Job,
+    rank: int,
+    device: torch.device,
+    implementation: Implementation,
+    batches: RankBatches,
+    groups: GroupNames,
+    step_ms: Sequence[float],
+    reporter: Reporter,
+) -> ProfileRecord:
+    """Steps under the profiler, on batches of the timed steps once more. After the evaluation, so that they
+    train for nothing that is measured."""
+    run = job.run
+    # Whole intervals from sync to sync, or the sync would be found too often or never.
+    count = -(-run.profile_steps // run.sync_interval) * run.sync_interval
+    capture = load_attribute(PROFILER, "profiler")(rank, device, implementation.component_ranges(), groups)
+    reporter.at("profile", 0, count)
+    with capture:
+        profiled_ms = run_profiled(
+            implementation.train_step,
+            lambda step: batches.train(run.warmup_steps + step % len(step_ms)),
+            steps=capture.starting_steps + count,
+            device=device,
+            around=capture.step,
+            done=lambda step: reporter.at("profile", step, count),
+        )
+    keep = _is_traced(run, rank, float(np.median(step_ms)))
+    folder = job.folder / "trace" / f"launch{job.launch}" if keep else None
+    record: ProfileRecord = capture.record(profiled_ms, job.output, folder, job.folder)
+    return record
+
+
+def _is_traced(run: RunSpec, rank: int, median_ms: float) -> bool:
+    """Whether this rank's trace is kept. Collective where the slowest rank's is."""
+    if run.trace != "slowest":
+        return rank in (run.traced_ranks or ())
+    everyone: list[float] = [0.0] * run.layout.world_size
+    dist.all_gather_object(everyone, median_ms)
+    return everyone.index(max(everyone)) == rank
 
 
 def description(source: DataSource, reference: str) -> dict[str, Any]:

@@ -55,6 +55,61 @@ class MemoryRecord(Frozen):
     reserved_peak: Count | None = None
 
 
+class ComponentSample(Frozen):
+    """One component of one profiled step on one rank. Times in milliseconds.
+
+    Attributes:
+        busy_ms: it was at work, beside others or not.
+        exposed_ms: the step had nothing else to do. The exposed times of all components and ``other`` add
+            up to the step.
+        wait_ms: of a communication: exposed, and the last rank of its group had not arrived yet.
+        transfer_ms: of a communication: exposed, and all ranks had arrived.
+        bytes, wire_bytes, calls: what its collectives sent, as ``CollectiveCount`` has it.
+
+    What cannot be told is None.
+    """
+
+    busy_ms: float
+    exposed_ms: float
+    wait_ms: float | None = None
+    transfer_ms: float | None = None
+    bytes: int | None = None
+    wire_bytes: int | None = None
+    calls: int | None = None
+
+
+class ProfiledStep(Frozen):
+    """One step under the profiler: its length in the trace, and its components (``other`` included)."""
+
+    step_ms: float
+    components: dict[str, ComponentSample]
+
+
+class TraceFile(Frozen):
+    """A trace that was kept: its path relative to the run's folder, and how many steps are in it."""
+
+    path: str
+    steps: int
+    steps_left_out: int = 0
+
+
+class ProfileRecord(Frozen):
+    """What one rank's profiler saw, in steps after the evaluation that no other figure contains.
+
+    Attributes:
+        step_ms: the profiled steps by the timed loop's clock, to be compared with the plain ones.
+        steps: the same steps taken apart.
+        clock: how ranks' clocks are compared for ``wait_ms``: ``one_host``, or ``aligned_steps`` where the
+            ranks are on several hosts.
+        trace: the file, where it was kept.
+    """
+
+    step_ms: tuple[float, ...]
+    steps: tuple[ProfiledStep, ...]
+    clock: Literal["one_host", "aligned_steps"]
+    trace: TraceFile | None = None
+
+
 class RankRecord(Frozen):
     """What one rank measured in one launch."""
 
@@ -70,6 +125,7 @@ class RankRecord(Frozen):
     step_ms: Annotated[tuple[Milliseconds, ...], Field(min_length=1)]
     collectives: tuple[StepCollectives, ...]
     memory: MemoryRecord
+    profile: ProfileRecord | None = None
 
 
 class TableSharding(Frozen):

@@ -391,6 +391,10 @@ class RunSpec(Frozen):
     seed: Annotated[int, Field(strict=True, ge=0, lt=2**31)] = 0
     device: Literal["cpu", "cuda"] = "cpu"
     launcher: Literal["local"] = "local"
+    #: Steps taken under the profiler after the evaluation; 0: none. They are in no other figure.
+    profile_steps: Annotated[int, Field(strict=True, ge=0, le=1000)] = 0
+    #: Whose traces are kept: ``all``, ``slowest`` (the slowest rank's), or ranks like ``0,3``.
+    trace: Annotated[str, Field(pattern=r"^(all|slowest|\d+(,\d+)*)$")] | None = None
     #: Seconds without progress after which a launch is ended. Also the process groups' timeout.
     stall_timeout_s: Annotated[float, Field(ge=2, le=3600)] = 60.0
     #: None: initial weights, at the beginning of the data stream.
@@ -418,6 +422,7 @@ class RunSpec(Frozen):
         self._device_has_the_optimizer()
         self._unpooled_tables_can_be_sharded()
         self._moments_are_not_halves()
+        self._trace_can_be_taken()
         self._syncs_can_be_measured()
         self._checkpoints_are_of_equal_replicas()
         self._shards_are_not_empty()
@@ -452,6 +457,41 @@ class RunSpec(Frozen):
                     "data-parallel tables keep moments in their own dtype, where squared gradients vanish.",
                     "Use fp32, or another sharding type for this table.",
                 )
+
+    def _trace_can_be_taken(self) -> None:
+        if self.profile_steps and self.pipeline != "none":
+            raise InvalidConfiguration(
+                "profile_steps",
+                self.profile_steps,
+                "a pipeline mixes the components of two steps, and is not taken apart.",
+                "Use --profile-steps 0, or leave --pipeline out.",
+            )
+        if self.trace is None:
+            return
+        if self.profile_steps == 0:
+            raise InvalidConfiguration(
+                "trace",
+                self.trace,
+                "a trace is taken of profiled steps, and there are none.",
+                "Use --profile-steps 1 or more.",
+            )
+        outside = [rank for rank in self.traced_ranks or () if rank >= self.layout.world_size]
+        if outside:
+            raise InvalidConfiguration(
+                "trace",
+                self.trace,
+                f"there is no rank {outside[0]} among {self.layout.world_size}.",
+                f"Use ranks from 0 to {self.layout.world_size - 1}, all, or slowest.",
+            )
+
+    @property
+    def traced_ranks(self) -> tuple[int, ...] | None:
+        """The ranks that ``trace`` names; None where it names none, or the slowest."""
+        if self.trace is None or self.trace == "slowest":
+            return None
+        if self.trace == "all":
+            return tuple(range(self.layout.world_size))
+        return tuple(int(rank) for rank in self.trace.split(","))
 
     def _syncs_can_be_measured(self) -> None:
         if self.sync_optimizer_state == "delayed" and not KINDS[self.optimizer.name].states:

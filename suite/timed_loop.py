@@ -26,6 +26,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -98,6 +99,33 @@ def run_steps(
     return TimedSteps(
         tuple(losses), tuple(samples[:warmup_steps]), tuple(samples[warmup_steps:]), tuple(collectives)
     )
+
+
+def run_profiled(
+    train_step: Callable[[B], object],
+    batch_of: Callable[[int], B],
+    *,
+    steps: int,
+    device: torch.device,
+    around: Callable[[int], AbstractContextManager[object]],
+    done: Callable[[int], None],
+) -> tuple[float, ...]:
+    """Takes further steps, counted from 0, each inside ``around(step)``. Collective.
+
+    Ranks are aligned and the clock is read as for every sample, so that these samples and plain ones differ
+    by what ``around`` does to a step. They are returned apart, and enter no statistics of the plain ones.
+
+    Returns:
+        Milliseconds of each step.
+    """
+    samples = []
+    for step in range(steps):
+        batch = batch_of(step)
+        align(device)
+        with around(step):
+            samples.append(_timed(train_step, batch, device)[1])
+        done(step + 1)
+    return tuple(samples)
 
 
 def sample_ms(step: Callable[[B], object], batch: B, device: torch.device) -> float:

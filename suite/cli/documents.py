@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from suite.cli.failures import located, relative
+from suite.components import COMPONENTS, ROLLUPS
 from suite.metrics import METRICS
 from suite.record import LaunchRecord, RunRecord
 from suite.session import Outcome
@@ -27,22 +28,7 @@ MEMORY = (
     "reserved_peak",
     "process",
 )
-#: The components of a step, their figures, and what they are rolled up into: null where not measured.
-COMPONENTS = (
-    "input_dist",
-    "lookup",
-    "output_dist",
-    "dense_forward",
-    "dense_backward",
-    "dense_all_reduce",
-    "output_dist_backward",
-    "lookup_backward_optimizer",
-    "dense_optimizer",
-    "replica_sync",
-    "other",
-)
-COMPONENT_FIGURES = ("busy_ms", "exposed_ms", "wait_ms", "transfer_ms", "bytes", "calls")
-ROLLUPS = ("lookup", "all_to_all", "optimizer", "replica_sync")
+COMPONENT_FIGURES = ("busy_ms", "exposed_ms", "wait_ms", "transfer_ms", "bytes", "wire_bytes", "calls")
 QUALITY = ("auc", "normalized_entropy", "log_loss")
 
 
@@ -93,17 +79,26 @@ def run_body(run: RunSpec, record: RunRecord | None, path: Path | None) -> dict[
         "launches": len(finished),
         "samples_per_s": figure("samples_per_s"),
         "step_ms": figure("step_ms"),
-        "components": {name: dict.fromkeys(COMPONENT_FIGURES) for name in COMPONENTS},
-        "rollups": dict.fromkeys(ROLLUPS),
+        "components": {
+            name: {of: count(f"components.{name}.{of}") for of in COMPONENT_FIGURES} for name in COMPONENTS
+        },
+        "rollups": {name: median(f"rollups.{name}") for name in ROLLUPS},
+        "profiling_cost": median("profiling_cost"),
         "memory": {k: None if v is None else round(v) for k, v in memory.items()},
         "collectives": _collectives(finished, run.sync_interval),
         "bytes": count("bytes"),
         "wire_bytes": count("wire_bytes"),
         "calls": count("calls"),
         "quality": {name: median(name) for name in QUALITY},
-        "trace": None,
+        "trace": _trace(finished, path),
         "error": None if record is None else located(record.error, path),
     }
+
+
+def _trace(finished: list[LaunchRecord], path: Path | None) -> str | None:
+    """The folder of the traces that were kept."""
+    kept = [r.profile.trace for x in finished for r in x.ranks if r.profile is not None and r.profile.trace]
+    return relative(path / "trace") if kept and path is not None else None
 
 
 def outcome_body(outcome: Outcome) -> dict[str, Any]:

@@ -13,8 +13,9 @@ from contextlib import contextmanager
 
 import typer
 
-from suite.cli import ablate, compare, doctor, parity, reproduce, run, selftest, sweep, workloads
+from suite.cli import ablate, compare, doctor, parity, reproduce, run, selftest, sweep, trace, workloads
 from suite.cli.failures import located, relative, report_of, show_error
+from suite.cli.options import with_traced_ranks
 from suite.cli.streams import messages
 from suite.cli.verb import print_document
 from suite.session import Interrupted
@@ -31,6 +32,7 @@ app.command("selftest")(selftest.selftest)
 app.add_typer(workloads.app, name="workloads")
 app.command("run")(run.run)
 app.command("sweep")(sweep.sweep)
+app.command("trace")(trace.trace)
 app.command("compare")(compare.compare)
 app.command("parity")(parity.parity)
 app.command("ablate")(ablate.ablate)
@@ -41,7 +43,7 @@ def execute(arguments: Sequence[str]) -> int:
     """Runs one command line and returns its exit code."""
     command = typer.main.get_command(app)
     try:
-        with command.make_context("sparse2d", list(arguments)) as context:
+        with command.make_context("sparse2d", with_traced_ranks(arguments)) as context:
             return int(command.invoke(context))
     except typer.Exit as leave:
         return leave.exit_code

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, get_args
@@ -43,6 +45,7 @@ _FIELDS = {
     "dense_optimizer": "optimizer",
     "dense_learning_rate": "optimizer",
 }
+PROFILE_STEPS = 5
 SHARDING_GRAMMAR = "TYPE[,TABLE=TYPE...]"
 
 Resume = Annotated[
@@ -156,6 +159,21 @@ class RunOptions:
     launcher: Annotated[str | None, typer.Option(metavar="NAME", help=_one_of(LAUNCHERS))] = None
     seed: Annotated[int | None, typer.Option(help="Of initial weights and data.")] = None
     device: Annotated[str | None, typer.Option(metavar="NAME", help="One of cpu, cuda.")] = None
+    profile_steps: Annotated[
+        int | None,
+        typer.Option(
+            help="Steps taken under the profiler after all others, for the components; 0: none.  "
+            f"[default: {PROFILE_STEPS}; none under --pipeline]"
+        ),
+    ] = None
+    trace: Annotated[
+        str | None,
+        typer.Option(
+            metavar="[RANKS]",
+            help="Keep the profiler's traces: of all ranks, of the slowest (--trace slowest), or of some "
+            "(--trace 0,3).",
+        ),
+    ] = None
     stall_timeout: Annotated[
         float | None, typer.Option(help="Seconds without progress after which a launch is ended.")
     ] = None
@@ -202,6 +220,10 @@ class RunOptions:
             "device": self.device,
             "launcher": self.launcher,
             "stall_timeout_s": self.stall_timeout,
+            "profile_steps": _first(
+                self.profile_steps, PROFILE_STEPS if self.pipeline in (None, "none") else 0
+            ),
+            "trace": self.trace,
             "steps": _first(self.steps, defaults.steps),
             "warmup_steps": _first(self.warmup_steps, defaults.warmup_steps),
             "launches": _first(self.launches, defaults.launches),
@@ -295,6 +317,17 @@ class CheckpointOptions:
         if self.start_from is not None:
             changes["start"] = start_from(Path(self.start_from))
         return validated(RunSpec, dict(run) | changes) if changes else run
+
+
+def with_traced_ranks(arguments: Sequence[str]) -> list[str]:
+    """``--trace`` alone means all ranks; Typer has no option whose value may be left out."""
+    given: list[str] = []
+    for place, argument in enumerate(arguments):
+        given.append(argument)
+        following = arguments[place + 1] if place + 1 < len(arguments) else ""
+        if argument == "--trace" and not re.match(r"(all|slowest)$|\d", following):
+            given.append("all")
+    return given
 
 
 def whole_numbers(text: str, field: str) -> list[int]:

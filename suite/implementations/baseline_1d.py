@@ -14,6 +14,7 @@ from torchrec.optim.keyed import CombinedOptimizer, KeyedOptimizerWrapper
 
 from reference_impl.batch import Batch
 from reference_impl.groups import make_groups
+from reference_impl.ranges import backward, component
 from reference_impl.sharded_model import shard_model
 from suite.errors import ConfigError
 from suite.implementations.planning import sharding_plan
@@ -64,15 +65,18 @@ class Baseline1D(ShardedImplementation):
         """See the contract."""
         if self._pipeline is not None:
             return self._pipeline.step(batch)
-        for optimizer in self._optimizers:
-            optimizer.zero_grad()
-        logits = batch.logits_of(self.model(batch.dense, batch.sparse))
-        loss = batch.loss_scale * nn.functional.binary_cross_entropy_with_logits(
-            logits, batch.labels, reduction="sum"
-        )
-        loss.backward()
-        for optimizer in self._optimizers:
-            optimizer.step()
+        with component("dense_optimizer"):
+            for optimizer in self._optimizers:
+                optimizer.zero_grad()
+        with component("dense_forward"):
+            logits = batch.logits_of(self.model(batch.dense, batch.sparse))
+            loss = batch.loss_scale * nn.functional.binary_cross_entropy_with_logits(
+                logits, batch.labels, reduction="sum"
+            )
+        backward(loss)
+        with component("dense_optimizer"):
+            for optimizer in self._optimizers:
+                optimizer.step()
         return loss.detach()
 
     def sync_replicas(self) -> None:

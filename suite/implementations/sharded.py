@@ -24,30 +24,9 @@ from suite.implementation import Implementation
 from suite.implementations.model import build_model
 from suite.implementations.pipeline import LOOK_AHEAD, Pipeline, WithLoss
 from suite.implementations.planning import plan_in_time
+from suite.implementations.ranges import TORCHREC_RANGES
 from suite.record import TableSharding
 from suite.spec import DenseOptimizerSpec, RunSpec, config_errors
-
-#: Prefixes of the profiler ranges that TorchRec and FBGEMM emit, by component. Ranges may nest: ids and
-#: lengths travel inside the wait for the sizes, for example.
-TORCHREC_RANGES: Mapping[str, tuple[str, ...]] = {
-    "input_dist": (
-        "[splits_dist]",
-        "## KJTListSplitsAwaitable wait() ##",
-        "## all2all_data:kjt",
-        "## KJTListAwaitable wait() ##",
-    ),
-    "lookup": ("[lookup]",),
-    "output_dist": ("[output_dist]", "[output_dist_wait]"),
-    "output_dist_backward": (
-        "## All2All_Pooled_bwd ##",  # table-wise
-        "All2All_Pooled_WaitBackward",
-        "All2All_Pooled_ReqBackward",
-        "## ReduceScatterBase_bwd",  # row-wise
-        "ReduceScatterBase_WaitBackward",
-        "ReduceScatterBase_ReqBackward",
-    ),
-    "lookup_backward_optimizer": ("fbgemm::split_embedding_backward_codegen",),
-}
 
 
 class ShardedImplementation(Implementation):

@@ -10,9 +10,10 @@ from typing import Literal, Protocol
 from suite.record import LaunchRecord
 from suite.spec import RunSpec
 
-#: What a rank does, in order: start (import, meet the others), build (data and model), train, evaluate.
-Phase = Literal["start", "build", "train", "evaluate"]
-PHASES: tuple[Phase, ...] = ("start", "build", "train", "evaluate")
+#: What a rank does, in order: start (import, meet the others), build (data and model), train, evaluate, and
+#: train on under the profiler.
+Phase = Literal["start", "build", "train", "evaluate", "profile"]
+PHASES: tuple[Phase, ...] = ("start", "build", "train", "evaluate", "profile")
 
 
 @dataclass(frozen=True)

@@ -42,7 +42,8 @@ class LocalLauncher:
         ranks: list[RankProcess] = []
         try:
             try:
-                error = _write_job(job_file, Job(run=run, launch=index, output=exchange))
+                job = Job(run=run, launch=index, output=exchange, folder=folder.resolve())
+                error = _write_job(job_file, job)
                 if error is None:
                     error = _start(ranks, run, index, folder, job_file, launch_id)
                 if error is None:

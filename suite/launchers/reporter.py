@@ -83,9 +83,13 @@ def position_text(phase: Phase, step: int, steps: int) -> str:
     """Where a rank that has done ``step`` of ``steps`` is, in words; steps are counted from 0."""
     if phase == "train" and step < steps:
         return f"in step {step} of {steps}"
-    return {"start": "while starting", "build": "while building", "train": "after training"}.get(
-        phase, "while evaluating"
-    )
+    return {
+        "start": "while starting",
+        "build": "while building",
+        "train": "after training",
+        "evaluate": "while evaluating",
+        "profile": "while profiling",
+    }[phase]
 
 
 def describe(error: BaseException, rank: int, position: str) -> ErrorReport:

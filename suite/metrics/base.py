@@ -11,6 +11,9 @@ from suite.record import LaunchRecord, RunRecord
 from suite.spec import RunSpec
 
 Direction = Literal["higher", "lower"]
+#: What a comparison does with a metric: it decides the verdict; or it is listed to explain it, judged in a
+#: family of its own; or it is a figure that a comparison leaves out.
+Role = Literal["verdict", "detail", "figure"]
 
 
 @dataclass(frozen=True)
@@ -29,6 +32,8 @@ class Metric:
             model trained in another layout). None: every difference counts.
         floor: a model not beyond this value has learnt next to nothing; two of them are not called
             equivalent. None: no such value.
+        role: its part in a comparison. Every metric that is judged makes it harder to tell any of them from
+            noise, so the many that only explain others do not count with those that decide.
     """
 
     name: str
@@ -38,6 +43,7 @@ class Metric:
     of_launch: Callable[[RunSpec, LaunchRecord], float | None]
     margin: float | None = None
     floor: float | None = None
+    role: Role = "verdict"
 
     def values(self, record: RunRecord) -> list[float]:
         """One value for each finished launch that measured it.

@@ -19,11 +19,15 @@ def step_ms(run: RunSpec, launch: LaunchRecord) -> float | None:
     Where replicas are averaged every k steps, the median of all steps would be that of a step without a
     sync. So steps are taken apart by their place in the interval, and the k medians averaged.
     """
-    return max((_median(rank.step_ms, run) for rank in launch.ranks if rank.step_ms), default=None)
+    return max(
+        (typical_step_ms(rank.step_ms, run.sync_interval) for rank in launch.ranks if rank.step_ms),
+        default=None,
+    )
 
 
-def _median(samples: Sequence[float], run: RunSpec) -> float:
-    places = (samples[place :: run.sync_interval] for place in range(run.sync_interval))
+def typical_step_ms(samples: Sequence[float], sync_interval: int) -> float:
+    """One rank's median over steps: the mean of k medians, one for each place in the sync interval."""
+    places = (samples[place::sync_interval] for place in range(sync_interval))
     return statistics.mean(statistics.median(place) for place in places if place)
 
 

@@ -6,10 +6,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
+from suite.components import COMMUNICATION, COMPONENTS
 from suite.errors import ConfigError, ErrorReport
 from suite.implementation import Implementation
 from suite.launchers.base import Progress
-from suite.record import EnvironmentRecord, LaunchRecord, RunRecord
+from suite.record import EnvironmentRecord, LaunchRecord, ProfileRecord, RunRecord
 from suite.spec import RunSpec, WorkloadSpec
 
 STACK = {"torch": "2.13.0+cpu", "torchrec": "1.8.0", "fbgemm-gpu-cpu": "1.8.0"}
@@ -112,6 +113,41 @@ def make_launch(
             "data": {"fingerprint": fingerprint},
         }
     )
+
+
+def make_profile(step_ms: Sequence[float], trace: str | None = None) -> ProfileRecord:
+    """Profiled steps of which each component but the replica sync, and ``other``, take a tenth, exposed."""
+    steps = [
+        {
+            "step_ms": step,
+            "components": {
+                name: {"busy_ms": 0.2 * step * share, "exposed_ms": 0.1 * step * share}
+                | (
+                    {"wait_ms": step * share * 2 / 35, "transfer_ms": step * share / 35}
+                    | {"bytes": 100 * share, "wire_bytes": 50 * share, "calls": 3 * share}
+                    if name in COMMUNICATION
+                    else {}
+                )
+                for name in COMPONENTS
+                for share in [0 if name == "replica_sync" else 1]
+            },
+        }
+        for step in step_ms
+    ]
+    return ProfileRecord.model_validate(
+        {
+            "step_ms": step_ms,
+            "steps": steps,
+            "clock": "one_host",
+            "trace": None if trace is None else {"path": trace, "steps": len(steps)},
+        }
+    )
+
+
+def with_profiles(launch: LaunchRecord, profiles: Sequence[ProfileRecord]) -> LaunchRecord:
+    """The launch with what each rank's profiler saw."""
+    ranks = zip(launch.ranks, profiles, strict=True)
+    return launch.model_copy(update={"ranks": tuple(r.model_copy(update={"profile": p}) for r, p in ranks)})
 
 
 def collective(sent: int, wire: int) -> dict[str, Any]:

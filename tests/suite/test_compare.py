@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from suite.compare import ALLOWANCES, Comparison, compare
+from suite.components import COMPONENTS
 from suite.errors import ConfigError
 from suite.record import RunRecord
 from tests.helpers.records import (
@@ -12,10 +13,12 @@ from tests.helpers.records import (
     failed_launch,
     make_environment,
     make_launch,
+    make_profile,
     make_record,
     make_run,
     other,
     tiny,
+    with_profiles,
 )
 
 
@@ -279,3 +282,25 @@ def test_a_side_is_one_configuration(second, words):
     with pytest.raises(ConfigError, match=words) as raised:
         compare([A, second], [b()])
     assert raised.value.report.field == "before"
+
+
+def profiled(record: RunRecord, scale: float) -> RunRecord:
+    found = [
+        with_profiles(x, [make_profile([scale * (10 + x.index / 100)] * 3)] * 2) for x in record.launches
+    ]
+    return record.model_copy(update={"launches": tuple(found)})
+
+
+def test_components_are_listed_and_decide_nothing():
+    found = compare([profiled(A, 1)], [profiled(b(), 2)])
+    assert rows(found)["components.lookup.exposed_ms"].ratio == pytest.approx(2)
+    assert rows(found)["step_ms"].verdict == found.verdict == "equivalent"
+    listed = {name for name in rows(found) if name.startswith("components.")}
+    # Neither side has a replica sync; busy times and bytes are in the record.
+    assert listed == {f"components.{c}.exposed_ms" for c in COMPONENTS if c != "replica_sync"}
+    # Ten more metrics do not make it harder to judge those that decide.
+    assert compare([A], [b()]).metrics == tuple(r for r in found.metrics if r.name not in listed)
+
+
+def test_components_of_one_side_only_are_not_compared():
+    assert compare([profiled(A, 1)], [b()]).metrics == compare([A], [b()]).metrics

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from reference_impl.layout import RankLayout
 from suite import timed_loop
 from suite.collectives import CollectiveCounter, GroupNames
 from suite.errors import RunFailed
-from suite.timed_loop import TimedSteps, back_to_back_ms, own_cost_ms, run_steps, sample_ms
+from suite.timed_loop import TimedSteps, back_to_back_ms, own_cost_ms, run_profiled, run_steps, sample_ms
 
 CPU = torch.device("cpu")
 
@@ -125,3 +126,26 @@ def test_own_cost_is_of_samples_of_nothing(one_rank: None) -> None:
     costs = own_cost_ms(CPU, 7)
     assert len(costs) == 7
     assert min(costs) >= 0
+
+
+def test_profiled_steps_are_aligned_and_timed_like_samples(stage: Stage) -> None:
+    @contextmanager
+    def around(step: int) -> Iterator[None]:
+        stage._take(f"open {step}", 50.0)
+        yield
+        stage._take(f"close {step}", 50.0)
+
+    taken = run_profiled(
+        stage.step,
+        stage.batch,
+        steps=2,
+        device=CPU,
+        around=around,
+        done=lambda count: stage._take(f"done {count}", 5.0),
+    )
+    assert taken == pytest.approx([1, 2], abs=1e-6)
+    assert stage.events == [
+        "batch 0", "align", "open 0", "step 0", "close 0", "done 1",
+        "batch 1", "align", "open 1", "step 1", "close 1", "done 2",
+    ]  # fmt: skip
+    assert stage.counted == [False, False]

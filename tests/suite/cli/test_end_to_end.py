@@ -34,7 +34,7 @@ def real(monkeypatch, capsys):
 
 def test_a_sweep_puts_2d_beside_torchrecs_1d_and_a_reproduction_agrees(real, tmp_path):
     options = ("--runs", str(tmp_path), "--json")
-    done = real("sweep", "smoke", "--world-sizes", "2", "--replica-groups", "1,2", *options)
+    done = real("sweep", "smoke", "--world-sizes", "2", "--replica-groups", "1,2", "--trace", *options)
     assert done.code == 0, done.err
     one, two = done.document["runs"]
     assert (one["implementation"], two["implementation"]) == ("baseline_1d", "reference_2d")
@@ -49,12 +49,35 @@ def test_a_sweep_puts_2d_beside_torchrecs_1d_and_a_reproduction_agrees(real, tmp
     record = store.load(two["run_id"], tmp_path)
     assert {rank.memory.process_source for rank in record.launches[0].ranks} == {SINCE_RESET}
 
+    for run in (one, two):
+        check_components(run, real, tmp_path)
+
     again = real("reproduce", two["run_id"], *options)
     assert again.code == 0, again.err
     verdicts = {row["name"]: row["verdict"] for row in again.document["metrics"]}
     for name in ("bytes", "wire_bytes", "calls", "memory.embedding_weights", "auc", "log_loss"):
         assert verdicts[name] == "equivalent", again.document
     assert again.document["run"]["record"] != two["record"]
+
+
+def check_components(run: Any, real: Any, runs: Path) -> None:
+    """The parts of a step are there, and the traces that were kept say the same as the record."""
+    components = run["components"]
+    assert all(components[name]["exposed_ms"] > 0 for name in ("lookup", "dense_forward", "dense_backward"))
+    assert (components["replica_sync"]["exposed_ms"] > 0) == (run["replica_groups"] > 1)
+    assert components["dense_all_reduce"]["calls"] == 1
+    assert run["profiling_cost"] > 0
+    assert run["rollups"]["lookup"] == components["lookup"]["exposed_ms"]
+    files = sorted(file.name.split(".")[0] for file in Path(run["trace"]).glob("launch0/*.pt.trace.json.gz"))
+    assert files == ["rank0", "rank1"]
+    of_record = real("trace", run["run_id"], "--runs", str(runs), "--json").document
+    of_traces = real("trace", f"{run['trace']}/launch0", "--json").document
+    slowest = of_record["ranks"][str(of_record["slowest_rank"])]
+    assert slowest["components"] == components
+    for rank in ("0", "1"):
+        assert of_traces["ranks"][rank]["components"] == of_record["ranks"][rank]["components"]
+    assert of_traces["straggler"] == of_record["straggler"]
+    assert of_record["imbalance"] >= 1
 
 
 def _groups(run: Any) -> set[str]:

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-VERBS = ("doctor", "workloads", "run", "sweep", "ablate", "compare", "parity", "reproduce")
+VERBS = ("doctor", "workloads", "run", "sweep", "trace", "ablate", "compare", "parity", "reproduce")
 
 
 @pytest.mark.parametrize("verb", [*VERBS, "workloads show"])

@@ -7,7 +7,7 @@ import pytest
 
 from suite import store
 from suite.selftest.parts import Part
-from tests.helpers.records import FakeLauncher, failed_launch, make_launch
+from tests.helpers.records import FakeLauncher, failed_launch, make_launch, make_profile, with_profiles
 from tests.suite.cli.conftest import TINY
 
 
@@ -37,7 +37,9 @@ def test_the_document(cli):
     }
     assert {name: document[name] for name in fixed} == fixed
     # Not measured: scripts find every name, and null.
-    nothing = dict.fromkeys(("busy_ms", "exposed_ms", "wait_ms", "transfer_ms", "bytes", "calls"))
+    nothing = dict.fromkeys(
+        ("busy_ms", "exposed_ms", "wait_ms", "transfer_ms", "bytes", "wire_bytes", "calls")
+    )
     assert document["components"]["replica_sync"] == document["components"]["input_dist"] == nothing
     assert document["rollups"] == dict.fromkeys(("lookup", "all_to_all", "optimizer", "replica_sync"))
     # The launches take 5, 5.5 and 6 ms a step of 8 samples; three launches: 75 % confidence.
@@ -68,6 +70,30 @@ def test_the_document(cli):
     }
     assert document["quality"] == {"auc": 0.75, "normalized_entropy": 0.9, "log_loss": 0.6}
     assert document["environment"]["flags"] == list(record.environment.flags)
+
+
+def test_components_are_those_of_the_slowest_rank(cli, monkeypatch):
+    profiles = [make_profile([20.0, 30.0, 25.0]), make_profile([60.0, 80.0, 70.0], trace="trace/a.gz")]
+    launch = with_profiles(make_launch(0, [10.0, 40.0]), profiles)
+    monkeypatch.setattr(FakeLauncher, "script", lambda run, index: launch)
+    document = cli("run", TINY, "--world-size", "2", "--trace", "1", "--json").document
+    # Of the times of a profiled step make_profile gives a tenth to each of these; the middle one counts.
+    assert document["components"]["input_dist"] == {
+        "busy_ms": pytest.approx(14),
+        "exposed_ms": pytest.approx(7),
+        "wait_ms": pytest.approx(4),
+        "transfer_ms": pytest.approx(2),
+        "bytes": 100,
+        "wire_bytes": 50,
+        "calls": 3,
+    }
+    assert document["components"]["other"]["exposed_ms"] == pytest.approx(7)
+    assert document["components"]["lookup"]["calls"] is None
+    assert document["rollups"] == pytest.approx(
+        {"lookup": 7, "all_to_all": 21, "optimizer": 7 + 7, "replica_sync": 0}
+    )
+    assert document["profiling_cost"] == pytest.approx(70 / 40)
+    assert document["trace"] == str(Path(document["record"]).parent / "trace")
 
 
 def test_one_launch_has_no_interval(cli):

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from suite.components import COMMUNICATION, COMPONENTS, ROLLUPS
 from suite.errors import SuiteError
 from suite.metrics import METRICS
 from suite.metrics.base import Metric
@@ -23,6 +24,14 @@ NAMES = {
     "auc",
     "normalized_entropy",
     "log_loss",
+    "profiling_cost",
+    *(f"components.{component}.{figure}" for component in COMPONENTS for figure in ("busy_ms", "exposed_ms")),
+    *(
+        f"components.{component}.{figure}"
+        for component in COMMUNICATION
+        for figure in ("wait_ms", "transfer_ms", "bytes", "wire_bytes", "calls")
+    ),
+    *(f"rollups.{name}" for name in ROLLUPS),
 }
 
 
