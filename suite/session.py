@@ -149,7 +149,9 @@ def _launch_all(
         stopped = ErrorReport(
             kind="interrupted",
             message=f"Stopped by the user in launch {len(launches) + 1} of {run.launches}.",
-            remedy="Finished launches are kept; the same command with --resume runs the others.",
+            remedy="Finished launches are kept; the same command with --resume runs the others."
+            if launches
+            else "No launch had finished: run it again.",
         )
         raise Interrupted(*folder.finish(_unfinished(launches), stopped)) from None
     if launches[-1].status == "failed":

@@ -54,8 +54,8 @@ def ablate(
     \b
     Examples:
       sparse2d ablate movielens_100k
-      sparse2d ablate movielens_100k --replica-groups 16 --seeds 20 --json > ablation.json
-      sparse2d ablate movielens_100k --replica-groups 4 --optimizers rowwise_adagrad,adagrad,sgd,adam
+      sparse2d ablate movielens_100k --replica-groups 16 --seeds 20 --json
+      sparse2d ablate movielens_100k --optimizers rowwise_adagrad,sgd,adam
     """
     spec = load_workload(workload, options.data)
     checked_seeds(seeds)

@@ -55,9 +55,9 @@ def parity(
     \b
     Examples:
       sparse2d parity movielens_100k
-      sparse2d parity movielens_100k --replica-groups 64 --optimizer rowwise_adagrad
-      sparse2d parity movielens_100k --replica-groups 16 --sync-interval 8 --seeds 20 --json
-      sparse2d parity movielens_100k --resume runs/movielens_100k/c57b84fc/20260131T101500Z-3fa1c2-parity
+      sparse2d parity movielens_100k --replica-groups 64
+      sparse2d parity movielens_100k --sync-interval 8 --seeds 20 --json
+      sparse2d parity movielens_100k --resume runs/movielens_100k/.../...-parity
     """
     spec = load_workload(workload, options.data)
     pairs = checked_seeds(spec.parity.seeds if seeds is None else seeds)
