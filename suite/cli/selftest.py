@@ -41,7 +41,7 @@ def selftest(
     """Train every implementation ten steps beside an oracle in plain PyTorch, and make a rank fail.
 
     Tells whether this machine trains the right thing and reads its memory sanely, and whether a fault ends
-    cleanly. Exit code 3 if a part failed. A minute or two.
+    cleanly. Exit code 3 if a part failed. Takes some minutes.
 
     \b
     Examples:

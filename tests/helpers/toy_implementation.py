@@ -74,7 +74,9 @@ class Toy(Implementation):
 
 def fault_now(step: int) -> str | None:
     """The fault that this rank is to commit in this step of this launch."""
-    kind, rank, at, *launch = os.environ.get(FAULT, "none:0:0").split(":")
+    if FAULT not in os.environ:
+        return None
+    kind, rank, at, *launch = os.environ[FAULT].split(":")
     this_launch = Path(sys.argv[1]).parent.name.removeprefix("launch")
     is_here = os.environ["RANK"] == rank and step == int(at) and (not launch or launch[0] == this_launch)
     return kind if is_here else None
