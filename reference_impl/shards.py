@@ -7,6 +7,7 @@ its weights and of the fused optimizer's state, which is what must be averaged b
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -34,22 +35,29 @@ class TableShard:
     moments: torch.Tensor | None
 
 
+def table_kernels(model: nn.Module) -> list[Any]:
+    """TorchRec's embedding kernels of this rank; each holds one of FBGEMM's modules as ``emb_module``."""
+    return [
+        kernel
+        for module in model.modules()
+        if isinstance(module, ShardedEmbeddingBagCollection)
+        for lookup in module._lookups
+        for kernel in lookup._emb_modules
+    ]
+
+
 def local_shards(model: nn.Module) -> list[TableShard]:
     """The shards of this rank, in an order that is the same on all ranks of a replica set."""
     found = []
-    for module in model.modules():
-        if not isinstance(module, ShardedEmbeddingBagCollection):
-            continue
-        for lookup in module._lookups:
-            for kernel in lookup._emb_modules:
-                tbe = kernel.emb_module
-                states = tbe.split_optimizer_states()
-                for i, (config, weight) in enumerate(
-                    zip(kernel.config.embedding_tables, tbe.split_embedding_weights(), strict=True)
-                ):
-                    row, column = config.local_metadata.shard_offsets
-                    moments = states[i][0] if states else None
-                    found.append(TableShard(config.name, config.num_embeddings, row, column, weight, moments))
+    for kernel in table_kernels(model):
+        tbe = kernel.emb_module
+        states = tbe.split_optimizer_states()
+        for i, (config, weight) in enumerate(
+            zip(kernel.config.embedding_tables, tbe.split_embedding_weights(), strict=True)
+        ):
+            row, column = config.local_metadata.shard_offsets
+            moments = states[i][0] if states else None
+            found.append(TableShard(config.name, config.num_embeddings, row, column, weight, moments))
     return found
 
 

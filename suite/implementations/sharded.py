@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import torch
 import torch.distributed as dist
+from fbgemm_gpu.split_embedding_configs import EmbOptimType as OptimType
 from torch import nn
 from torchrec.distributed.model_parallel import DistributedModelParallel
 from torchrec.optim.optimizers import in_backward_optimizer_filter
 
 from reference_impl.batch import Batch
 from reference_impl.optimizer import EmbeddingOptimizer
-from reference_impl.shards import gather_tables, local_shards
+from reference_impl.shards import gather_tables, local_shards, table_kernels
 from suite.errors import ConfigError
 from suite.implementation import Implementation
 from suite.implementations.model import build_model
@@ -68,6 +70,24 @@ class ShardedImplementation(Implementation):
     def component_ranges(self) -> Mapping[str, tuple[str, ...]]:
         """See the contract."""
         return TORCHREC_RANGES
+
+    @contextmanager
+    def _plain_sgd(self) -> Iterator[None]:
+        tables = [kernel.emb_module for kernel in table_kernels(self.model)]
+        before = [(tbe, tbe.optimizer, tbe.get_learning_rate()) for tbe in tables]
+        for tbe in tables:
+            tbe.optimizer = OptimType.EXACT_SGD
+            tbe.set_learning_rate(0.0)
+        try:
+            yield
+        finally:
+            for tbe, optimizer, learning_rate in before:
+                tbe.optimizer = optimizer
+                tbe.set_learning_rate(learning_rate)
+
+    def cheaper_table_optimizer(self) -> AbstractContextManager[None] | None:
+        """See the contract."""
+        return self._plain_sgd()
 
     def parameter_bytes(self) -> Mapping[str, int]:
         """See the contract."""
