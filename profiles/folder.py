@@ -2,24 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from profiles.breakdown import StepTimes, break_down
 from profiles.ranks import Clock, arrivals, offsets, samples
 from profiles.trace import Trace, bad_trace, read
-from suite.implementations.ranges import TORCHREC_RANGES
+from suite.implementations.ranges import OTHER_RANGES, TORCHREC_RANGES
 from suite.record import ProfiledStep
 
-#: Ranges around the passes in others' training loops: of TorchRec's pipelines, of PyTorch's engine.
-OTHER_LOOPS: Mapping[str, tuple[str, ...]] = {
-    "input_dist": ("## start_sparse_data_dist", "## wait_sparse_data_dist", "## input_dist"),
-    "dense_forward": ("## forward ##",),
-    "dense_backward": ("## backward ##", "autograd::engine::evaluate_function: "),
-    "dense_optimizer": ("## optimizer ##", "## zero_grad ##"),
-    "replica_sync": ("## 2d_weight_sync ##", "## 2d_optimizer_sync ##"),
-}
 SUFFIXES = (".json", ".json.gz")
 
 
@@ -50,7 +41,7 @@ def read_traces(folder: Path) -> Traces:
     if not files:
         raise bad_trace(folder, "there is no trace in it.", "Name the folder of *.pt.trace.json.gz files.")
     names = {
-        component: (*TORCHREC_RANGES.get(component, ()), *OTHER_LOOPS.get(component, ()))
+        component: (*TORCHREC_RANGES.get(component, ()), *OTHER_RANGES.get(component, ()))
         for component in TORCHREC_RANGES
     }
     # One after the other: of each file only what was found in it is kept.

@@ -7,6 +7,7 @@ its weights and of the fused optimizer's state, which is what must be averaged b
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -41,6 +42,18 @@ class TableShard:
     on_all_ranks: bool = False
 
 
+def table_kernels(model: nn.Module) -> list[Any]:
+    """TorchRec's embedding kernels of this rank; each holds one of FBGEMM's modules as ``emb_module``."""
+    return [
+        kernel
+        for module in model.modules()
+        if isinstance(module, ShardedEmbeddingBagCollection | ShardedEmbeddingCollection)
+        for lookup in module._lookups
+        if not isinstance(lookup, DistributedDataParallel)
+        for kernel in lookup._emb_modules
+    ]
+
+
 def local_shards(model: nn.Module, unfused: torch.optim.Optimizer | None = None) -> list[TableShard]:
     """The shards of this rank, in an order that is the same on all ranks of a replica set.
 
@@ -49,23 +62,15 @@ def local_shards(model: nn.Module, unfused: torch.optim.Optimizer | None = None)
         unfused: of its data-parallel tables, if it has any.
     """
     found = []
-    for module in model.modules():
-        if not isinstance(module, ShardedEmbeddingBagCollection | ShardedEmbeddingCollection):
-            continue
-        for lookup in module._lookups:
-            if isinstance(lookup, DistributedDataParallel):
-                continue
-            for kernel in lookup._emb_modules:
-                tbe = kernel.emb_module
-                states = tbe.split_optimizer_states()
-                for i, (config, weight) in enumerate(
-                    zip(kernel.config.embedding_tables, tbe.split_embedding_weights(), strict=True)
-                ):
-                    row, column = config.local_metadata.shard_offsets
-                    of_table = tuple(states[i]) if states else ()
-                    found.append(
-                        TableShard(config.name, config.num_embeddings, row, column, weight, of_table)
-                    )
+    for kernel in table_kernels(model):
+        tbe = kernel.emb_module
+        states = tbe.split_optimizer_states()
+        for i, (config, weight) in enumerate(
+            zip(kernel.config.embedding_tables, tbe.split_embedding_weights(), strict=True)
+        ):
+            row, column = config.local_metadata.shard_offsets
+            of_table = tuple(states[i]) if states else ()
+            found.append(TableShard(config.name, config.num_embeddings, row, column, weight, of_table))
     for table, weight in data_parallel_tables(model):
         sums = unfused.state[weight].get("sum") if unfused is not None else None
         # A row-wise moment comes as [rows, 1].

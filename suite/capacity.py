@@ -14,7 +14,7 @@ from suite.spec import RunSpec, TableSpec
 
 #: Of a rank that has imported the stack, not counting the pages that ranks share.
 RANK_BYTES = 100 * 2**20
-_ELEMENT = {"fp32": 4}
+_ELEMENT = {"fp32": 4, "fp16": 2}
 
 
 def check_capacity(run: RunSpec) -> None:

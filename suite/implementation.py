@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
 from suite.errors import ConfigError, did_you_mean
@@ -73,6 +74,14 @@ class Implementation(abc.ABC):
     @abc.abstractmethod
     def component_ranges(self) -> Mapping[str, tuple[str, ...]]:
         """For each component of a step, the prefixes of the profiler ranges that make it up."""
+
+    def cheaper_table_optimizer(self) -> AbstractContextManager[None] | None:
+        """Inside it the fused optimizer of the tables is plain SGD; None, on all ranks, where that cannot be.
+
+        Used at the very end of a launch, for steps that are in no figure but one: how much of the fused
+        backward is the optimizer. Not called where the run's optimizer is SGD anyway.
+        """
+        return None
 
     @abc.abstractmethod
     def parameter_bytes(self) -> Mapping[str, int]:

@@ -145,21 +145,33 @@ def _profile(
     run = job.run
     # Whole intervals from sync to sync, or the sync would be found too often or never.
     count = -(-run.profile_steps // run.sync_interval) * run.sync_interval
-    capture = load_attribute(PROFILER, "profiler")(rank, device, implementation.component_ranges(), groups)
-    reporter.at("profile", 0, count)
-    with capture:
-        profiled_ms = run_profiled(
-            implementation.train_step,
-            lambda step: batches.train(run.warmup_steps + step % len(step_ms)),
-            steps=capture.starting_steps + count,
-            device=device,
-            around=capture.step,
-            done=lambda step: reporter.at("profile", step, count),
+
+    def steps(keep: Path | None) -> ProfileRecord:
+        capture = load_attribute(PROFILER, "profiler")(
+            rank, device, implementation.component_ranges(), groups
         )
-    keep = _is_traced(run, rank, float(np.median(step_ms)))
-    folder = job.folder / "trace" / f"launch{job.launch}" if keep else None
-    record: ProfileRecord = capture.record(profiled_ms, job.output, folder, job.folder)
-    return record
+        with capture:
+            profiled_ms = run_profiled(
+                implementation.train_step,
+                lambda step: batches.train(run.warmup_steps + step % len(step_ms)),
+                steps=capture.starting_steps + count,
+                device=device,
+                around=capture.step,
+                done=lambda step: reporter.at("profile", step, count),
+            )
+        record: ProfileRecord = capture.record(profiled_ms, job.output, keep, job.folder)
+        return record
+
+    reporter.at("profile", 0, count)
+    traced = _is_traced(run, rank, float(np.median(step_ms)))
+    profile = steps(job.folder / "trace" / f"launch{job.launch}" if traced else None)
+    cheaper = None if run.optimizer.name == "sgd" else implementation.cheaper_table_optimizer()
+    if cheaper is None:
+        return profile
+    with cheaper:
+        again = steps(None).steps
+    plain_sgd_ms = tuple(step.components["lookup_backward_optimizer"].busy_ms for step in again)
+    return profile.model_copy(update={"plain_sgd_ms": plain_sgd_ms})
 
 
 def _is_traced(run: RunSpec, rank: int, median_ms: float) -> bool:

@@ -102,12 +102,15 @@ class ProfileRecord(Frozen):
         clock: how ranks' clocks are compared for ``wait_ms``: ``one_host``, or ``aligned_steps`` where the
             ranks are on several hosts.
         trace: the file, where it was kept.
+        plain_sgd_ms: busy milliseconds of ``lookup_backward_optimizer`` in further profiled steps, on the
+            same batches, with plain SGD as the tables' optimizer; none where that was not measured.
     """
 
     step_ms: tuple[float, ...]
     steps: tuple[ProfiledStep, ...]
     clock: Literal["one_host", "aligned_steps"]
     trace: TraceFile | None = None
+    plain_sgd_ms: tuple[float, ...] = ()
 
 
 class RankRecord(Frozen):

@@ -513,6 +513,23 @@ class RunSpec(Frozen):
             )
 
     def _checkpoints_are_of_equal_replicas(self) -> None:
+        if self.checkpoint is None and self.start is None:
+            return
+        kind = KINDS[self.optimizer.name]
+        if kind.states and not kind.accumulates:
+            raise InvalidConfiguration(
+                "optimizer.name",
+                self.optimizer.name,
+                "FBGEMM's own count of its steps is not in a checkpoint.",
+                "Use sgd or one of the AdaGrad kinds, or train without checkpoints.",
+            )
+        if self.layout.is_planned:
+            raise InvalidConfiguration(
+                "layout.sharding",
+                "planned",
+                "another plan may cut columns otherwise, and moments follow the cut.",
+                "Shard by hand, or train without checkpoints.",
+            )
         if self.checkpoint is None:
             return
         every = self.checkpoint.every

@@ -173,7 +173,7 @@ def _fits(record: CheckpointRecord, run: RunSpec) -> None:
                 f"Use {then}.",
             )
     for table, shards in run.column_shards.items():
-        if _state(run) != "sgd" and before.column_shards[table] != shards:
+        if run.columns_matter and before.column_shards[table] != shards:
             raise ConfigError(
                 f"tables.{table}.column_shards",
                 shards,

@@ -8,6 +8,7 @@ from typing import Any
 from suite.cli.failures import located, relative
 from suite.components import COMPONENTS, ROLLUPS
 from suite.metrics import METRICS
+from suite.metrics.components import fused_split, slowest_rank
 from suite.record import LaunchRecord, RunRecord
 from suite.session import Outcome
 from suite.spec import RunSpec
@@ -83,6 +84,7 @@ def run_body(run: RunSpec, record: RunRecord | None, path: Path | None) -> dict[
             name: {of: count(f"components.{name}.{of}") for of in COMPONENT_FIGURES} for name in COMPONENTS
         },
         "rollups": {name: median(f"rollups.{name}") for name in ROLLUPS},
+        "lookup_backward_split": _fused_split(run, finished),
         "profiling_cost": median("profiling_cost"),
         "memory": {k: None if v is None else round(v) for k, v in memory.items()},
         "collectives": _collectives(finished, run.sync_interval),
@@ -93,6 +95,13 @@ def run_body(run: RunSpec, record: RunRecord | None, path: Path | None) -> dict[
         "trace": _trace(finished, path),
         "error": None if record is None else located(record.error, path),
     }
+
+
+def _fused_split(run: RunSpec, finished: list[LaunchRecord]) -> dict[str, Any] | None:
+    """On the slowest rank of the first launch."""
+    rank = slowest_rank(run, finished[0]) if finished else None
+    found = None if rank is None or rank.profile is None else fused_split(rank.profile)
+    return None if found is None else {"estimate": True, **vars(found)}
 
 
 def _trace(finished: list[LaunchRecord], path: Path | None) -> str | None:

@@ -18,9 +18,7 @@ def _backward_of(*functions: str) -> tuple[str, ...]:
 TORCHREC_RANGES: Mapping[str, tuple[str, ...]] = {
     "input_dist": (
         "[splits_dist]",
-        "[input_dist]",
         "## KJTListSplitsAwaitable wait() ##",
-        "## KJTSplitsAllToAllMeta",
         "## all2all_data:kjt",
         "## KJTListAwaitable wait() ##",
     ),
@@ -38,12 +36,6 @@ TORCHREC_RANGES: Mapping[str, tuple[str, ...]] = {
         "All2All_Pooled_Req",
         "ReduceScatterBase_Wait",  # row-wise
         "ReduceScatterBase_Req",
-        "ReduceScatter_Wait",
-        "ReduceScatter_Req",
-        "ReduceScatterV_Wait",
-        "ReduceScatterV_Req",
-        "Variable_Batch_All2All_Pooled_Wait",  # batches of unlike sizes
-        "Variable_Batch_All2All_Pooled_Req",
     ),
     "lookup_backward_optimizer": (
         "fbgemm::split_embedding_backward_codegen",
@@ -52,4 +44,22 @@ TORCHREC_RANGES: Mapping[str, tuple[str, ...]] = {
     ),
     "dense_optimizer": ("## dense_optimizer ##", "Optimizer.step#", "Optimizer.zero_grad#"),
     "replica_sync": ("## replica_sync ##",),
+}
+
+#: More names, for reading traces of others: of batches of unlike sizes, TorchRec's train pipelines and its
+#: own 2D, and PyTorch's engine where no range is around the backward pass.
+OTHER_RANGES: Mapping[str, tuple[str, ...]] = {
+    "input_dist": ("[input_dist]", "## input_dist", "## start_sparse_data_dist", "## wait_sparse_data_dist"),
+    "dense_forward": ("## forward ##",),
+    "dense_backward": ("## backward ##", _EVALUATE),
+    "output_dist_backward": _backward_of(
+        "Variable_Batch_All2All_Pooled_Wait",
+        "Variable_Batch_All2All_Pooled_Req",
+        "ReduceScatter_Wait",
+        "ReduceScatter_Req",
+        "ReduceScatterV_Wait",
+        "ReduceScatterV_Req",
+    ),
+    "dense_optimizer": ("## optimizer ##", "## zero_grad ##"),
+    "replica_sync": ("## 2d_weight_sync ##", "## 2d_optimizer_sync ##"),
 }

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import torch
 import torch.distributed as dist
+from fbgemm_gpu.split_embedding_configs import EmbOptimType as OptimType
 from torch import nn
 from torchrec.distributed.types import ShardingPlan
 from torchrec.optim.optimizers import in_backward_optimizer_filter
@@ -17,7 +19,7 @@ from reference_impl.exchange import codecs
 from reference_impl.optimizer import EmbeddingOptimizer
 from reference_impl.plan import plan_of_tables, sharding_types
 from reference_impl.sharded_model import ShardedModel
-from reference_impl.shards import TableShard, gather_tables
+from reference_impl.shards import TableShard, gather_tables, table_kernels
 from suite.checkpoints.tensors import Blocks, State
 from suite.errors import ConfigError
 from suite.implementation import Implementation
@@ -127,6 +129,24 @@ class ShardedImplementation(Implementation):
             )
             for name, table in plan_of_tables(self._plan).items()
         )
+
+    @contextmanager
+    def _plain_sgd(self) -> Iterator[None]:
+        tables = [kernel.emb_module for kernel in table_kernels(self.model)]
+        before = [(tbe, tbe.optimizer, tbe.get_learning_rate()) for tbe in tables]
+        for tbe in tables:
+            tbe.optimizer = OptimType.EXACT_SGD
+            tbe.set_learning_rate(0.0)
+        try:
+            yield
+        finally:
+            for tbe, optimizer, learning_rate in before:
+                tbe.optimizer = optimizer
+                tbe.set_learning_rate(learning_rate)
+
+    def cheaper_table_optimizer(self) -> AbstractContextManager[None] | None:
+        """See the contract."""
+        return self._plain_sgd()
 
     def parameter_bytes(self) -> Mapping[str, int]:
         """See the contract."""

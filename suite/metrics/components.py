@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from suite.components import COMMUNICATION, COMPONENTS, ROLLUPS
 from suite.metrics.base import Metric
 from suite.metrics.speed import typical_step_ms
-from suite.record import LaunchRecord, ProfiledStep, RankRecord
+from suite.record import LaunchRecord, ProfiledStep, ProfileRecord, RankRecord
 from suite.spec import RunSpec
 
 #: Parts of a step differ more than the whole from launch to launch: they take turns at being late.
@@ -62,6 +63,32 @@ def _rollup(name: str) -> Callable[[RunSpec, LaunchRecord], float | None]:
         return sum(x for x in found if x is not None) if None not in found else None
 
     return of_launch
+
+
+@dataclass(frozen=True)
+class FusedSplit:
+    """An estimate of how FBGEMM's fused backward divides into backward and optimizer, in milliseconds.
+
+    The optimizer's part is a difference of two measurements, steps with the run's optimizer and steps with
+    plain SGD on the same batches: what the optimizer costs beyond SGD's update. ``low`` and ``high`` hold the
+    middle half of the differences of every two such steps; an estimate smaller than its spread says nothing.
+    """
+
+    backward_ms: float
+    optimizer_ms: float
+    low: float
+    high: float
+
+
+def fused_split(profile: ProfileRecord) -> FusedSplit | None:
+    """The split on one rank; None where it was not measured."""
+    fused = [step.components["lookup_backward_optimizer"].busy_ms for step in profile.steps]
+    if not fused or not profile.plain_sgd_ms:
+        return None
+    differences = [a - b for a in fused for b in profile.plain_sgd_ms]
+    quarters = statistics.quantiles(differences, n=4) if len(differences) > 1 else [differences[0]] * 3
+    low, middle, high = quarters
+    return FusedSplit(statistics.median(fused) - middle, middle, low, high)
 
 
 def profiling_cost(run: RunSpec, launch: LaunchRecord) -> float | None:

@@ -197,8 +197,10 @@ def waiting_with(where: str, late: int, layout: RankLayout) -> set[int]:
 
 
 def check_injection(world: World, where: str, groups: int, late: int) -> None:
-    """Measured up to three times: a busy machine adds delays of its own to some steps. A breakdown that puts
-    the delay elsewhere fails all three."""
+    """Measured up to three times: a busy machine adds delays of its own to some steps.
+
+    A breakdown that puts the delay elsewhere fails all three.
+    """
     for attempt in range(ATTEMPTS):
         try:
             return measure_injection(world, where, groups, late)

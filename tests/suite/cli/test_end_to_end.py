@@ -67,6 +67,11 @@ def check_components(run: Any, real: Any, runs: Path) -> None:
     assert (components["replica_sync"]["exposed_ms"] > 0) == (run["replica_groups"] > 1)
     assert components["dense_all_reduce"]["calls"] == 1
     assert run["profiling_cost"] > 0
+    split = run["lookup_backward_split"]
+    assert split["estimate"] is True
+    assert split["low"] <= split["optimizer_ms"] <= split["high"]
+    fused = components["lookup_backward_optimizer"]["busy_ms"]
+    assert split["backward_ms"] + split["optimizer_ms"] == pytest.approx(fused)
     assert run["rollups"]["lookup"] == components["lookup"]["exposed_ms"]
     files = sorted(file.name.split(".")[0] for file in Path(run["trace"]).glob("launch0/*.pt.trace.json.gz"))
     assert files == ["rank0", "rank1"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import chain
+from typing import Any
 
 import pytest
 import torch
@@ -33,6 +34,34 @@ def test_every_components_ranges_are_emitted(world: Callable[[int], World]) -> N
     emitted = set().union(*world(4).run(_emitted, Case(4, "mixed", replica_groups=2)))
     prefixes = set(chain.from_iterable(TORCHREC_RANGES.values()))
     assert not {prefix for prefix in prefixes if not any(name.startswith(prefix) for name in emitted)}
+
+
+def _backwards_with_a_cheaper_optimizer() -> list[set[str]]:
+    """Job: FBGEMM's backward operators of a step inside the context, and of one after it."""
+    from suite.implementations.reference_2d import Reference2D
+
+    case = Case(1, "table_wise", optimizer="rowwise_adagrad")
+    run = case.run_spec()
+    model = Reference2D(run, torch.device("cpu"))
+    batch = rank_batch(global_batch(0, case.global_batch), run, 0)
+    found = []
+    cheaper = model.cheaper_table_optimizer()
+    assert cheaper is not None
+    with cheaper:
+        found.append(_profiled(model, batch))
+    return [*found, _profiled(model, batch)]
+
+
+def _profiled(model: Any, batch: Any) -> set[str]:
+    with torch.profiler.profile() as profile:
+        model.train_step(batch)
+    return {e.name for e in profile.events() if e.name.endswith("_cpu") and "backward_codegen" in e.name}
+
+
+def test_the_cheaper_optimizer_is_sgd_and_the_runs_own_comes_back(world: Callable[[int], World]) -> None:
+    ((inside, after),) = world(1).run(_backwards_with_a_cheaper_optimizer)
+    assert inside == {"fbgemm::split_embedding_backward_codegen_sgd_cpu"}
+    assert after == {"fbgemm::split_embedding_backward_codegen_rowwise_adagrad_cpu"}
 
 
 @pytest.mark.parametrize("implementation", ["reference_2d", "baseline_1d"])
