@@ -19,6 +19,7 @@ one-sided tests at the same level would.
 from __future__ import annotations
 
 import bisect
+import functools
 import math
 import statistics
 from collections.abc import Mapping, Sequence
@@ -228,11 +229,8 @@ def _beyond(value: float, floor: float, direction: Direction) -> bool:
 
 def t_interval(values: Sequence[float]) -> tuple[float, float, float]:
     """The mean of two values or more, and its two-sided 95 % t interval (mean, low, high)."""
-    # scipy.stats takes a second to import, and few comparisons need it.
-    from scipy.stats import t
-
     n, mean = len(values), statistics.fmean(values)
-    half = float(t.ppf(1 - ALPHA / 2, n - 1)) * statistics.stdev(values) / math.sqrt(n)
+    half = _t_quantile(1 - ALPHA / 2, n - 1) * statistics.stdev(values) / math.sqrt(n)
     return mean, mean - half, mean + half
 
 
@@ -246,16 +244,22 @@ def equivalence_seeds(differences: Sequence[float], margin: float, power: float)
     Returns:
         None with fewer than two differences, or where more than 10,000 would be needed.
     """
-    from scipy.stats import t
-
     if len(differences) < 2:
         return None
     spread = statistics.stdev(differences)
 
     def enough(n: int) -> bool:
-        quantiles = float(t.ppf(1 - ALPHA / 2, n - 1)) + float(t.ppf((1 + power) / 2, n - 1))
+        quantiles = _t_quantile(1 - ALPHA / 2, n - 1) + _t_quantile((1 + power) / 2, n - 1)
         return quantiles * spread / math.sqrt(n) <= margin
 
     candidates = range(2, 10_001)
     place = bisect.bisect_left(candidates, True, key=enough)
     return candidates[place] if place < len(candidates) else None
+
+
+@functools.cache
+def _t_quantile(share: float, freedom: int) -> float:
+    # scipy.stats takes a second to import, and few comparisons need it.
+    from scipy.stats import t
+
+    return float(t.ppf(share, freedom))

@@ -242,7 +242,7 @@ def test_ten_steps_move_every_tensor_far_more_than_the_tolerance(
 
 def _apart(case: Case, ranks: list[Trained], column_parts: dict[str, int] | None = None) -> dict[str, float]:
     """How far any rank is from the oracle, by tensor, and in the losses."""
-    oracle = _oracle(case, ranks[0].initial, column_parts or _column_parts(case))
+    oracle = _oracle(case, ranks[0].initial, column_parts)
     losses = [oracle.step(global_batch(step, case.global_batch)) for step in range(case.steps)]
     oracle.finish()
     # A local loss carries T / G, so the mean over the T ranks is the global batch's mean loss.
@@ -255,7 +255,9 @@ def _apart(case: Case, ranks: list[Trained], column_parts: dict[str, int] | None
     }
 
 
-def _oracle(case: Case, initial: dict[str, torch.Tensor], column_parts: dict[str, int]) -> Oracle:
+def _oracle(
+    case: Case, initial: dict[str, torch.Tensor], column_parts: dict[str, int] | None = None
+) -> Oracle:
     """The oracle, starting from the implementation's own initial weights."""
     scaled = case.optimizer.startswith("momentum_scaled")
     c = (case.scale or float(case.replica_groups)) if scaled else 1.0
@@ -268,7 +270,7 @@ def _oracle(case: Case, initial: dict[str, torch.Tensor], column_parts: dict[str
         TableOptimizer(kind, (LEARNING_RATE | ADAGRAD_LEARNING_RATE)[case.optimizer], case.eps, c),
         DenseOptimizer(case.dense_optimizer, DENSE_LEARNING_RATE[case.dense_optimizer]),
         case.replica_groups,
-        column_parts,
+        column_parts or _column_parts(case),
         case.sync_interval,
         case.sync_optimizer_state == "delayed",
         case.initial_accumulator,

@@ -18,9 +18,10 @@ import torch
 from suite.errors import RunFailed
 from suite.oracle.training import Oracle
 from suite.spec import RunSpec
+from tests.helpers.against_oracle import distance, named
 from tests.helpers.distributed import RankFailed, World
 from tests.helpers.training import Case, global_batch, rank_batch
-from tests.reference_impl.test_oracle import TOLERANCE, _distance, _named, _oracle
+from tests.reference_impl.test_oracle import TOLERANCE, _oracle
 
 HALF = 10
 
@@ -119,11 +120,11 @@ def test_in_another_layout_as_the_oracle(before: Case, after: Case, trained: Job
     measured = [
         torch.tensor([rank["losses"] for rank in ranks]).mean(0).double() for ranks in (first, second)
     ]
-    assert _distance(torch.cat(measured), torch.tensor(losses).double()) <= TOLERANCE
-    expected = _named(oracle, with_moments=after.optimizer != "sgd")
+    assert distance(torch.cat(measured), torch.tensor(losses).double()) <= TOLERANCE
+    expected = named(oracle, with_moments=after.optimizer != "sgd")
     for rank in second:
         assert rank["final"].keys() == expected.keys()
-        apart = {name: _distance(rank["final"][name].double(), expected[name]) for name in expected}
+        apart = {name: distance(rank["final"][name].double(), expected[name]) for name in expected}
         assert max(apart.values()) <= TOLERANCE, apart
 
 

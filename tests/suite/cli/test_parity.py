@@ -72,7 +72,8 @@ def test_bad_input_is_one_error_and_trains_nothing(cli, tmp_path: Path, options:
 
 
 def test_a_diverged_training_is_named(cli):
-    done = cli("parity", "smoke", *QUICK, "--optimizer", "sgd", "--learning-rate", "1e6", "--json")
+    wild = ("--optimizer", "sgd", "--learning-rate", "1e6", "--steps", "12")
+    done = cli("parity", "smoke", *QUICK, *wild, "--json")
 
     assert done.code == 3
     assert done.document["error"]["kind"] == "non_finite_loss"

@@ -17,9 +17,10 @@ from suite.errors import ConfigError
 from suite.implementation import implementation_class
 from suite.implementations.torchrec_dmp_collection import TorchRecDMPCollection
 from suite.spec import RunSpec
+from tests.helpers.against_oracle import distance
 from tests.helpers.distributed import World
 from tests.helpers.training import Case, Trained, train
-from tests.reference_impl.test_oracle import TOLERANCE, _distance
+from tests.reference_impl.test_oracle import TOLERANCE
 
 CHANGES = {
     'device.type == "cuda" or device.type == "mtia"': 'device.type == "cpu"',
@@ -78,7 +79,7 @@ def test_it_trains_what_the_reference_trains(case: Case, world: Callable[[int], 
         assert other.losses == pytest.approx(ours.losses, rel=TOLERANCE)
         assert other.final.keys() == ours.final.keys()
         for name, tensor in ours.final.items():
-            assert _distance(other.final[name], tensor) <= TOLERANCE, name
+            assert distance(other.final[name], tensor) <= TOLERANCE, name
         assert other.ended.keys() == ours.ended.keys(), "the same ranks hold the same shards"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 
 from suite.catalog import load_workload
@@ -12,15 +13,19 @@ from suite.record import QualityRecord
 
 def result(seed: int, aucs: Sequence[float], entropy: float = 0.8, groups: int = 1) -> TrainingResult:
     """One training with this learning curve, a point every 100 samples."""
-    training = Training(
+    return result_of(_training(seed, groups, len(aucs)), aucs, entropy)
+
+
+@functools.cache
+def _training(seed: int, groups: int, steps: int) -> Training:
+    return Training(
         workload=load_workload("smoke"),
         replica_groups=groups,
         global_batch=100,
-        steps=len(aucs),
-        curve_points=len(aucs),
+        steps=steps,
+        curve_points=steps,
         seed=seed,
     )
-    return result_of(training, aucs, entropy)
 
 
 def result_of(training: Training, aucs: Sequence[float], entropy: float = 0.8) -> TrainingResult:
