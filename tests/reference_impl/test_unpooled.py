@@ -111,7 +111,8 @@ def _train(case: Unpooled) -> Trained:
         losses.append(float(model.train_step(batch)))
         seen.append(digests(model))
     model.sync_replicas()
-    return Trained(initial, dict(model.gather_weights()), losses, seen, digests(model))
+    sharding = {t.table: (t.sharding, t.column_shards) for t in model.sharding()}
+    return Trained(initial, dict(model.gather_weights()), losses, seen, digests(model), sharding)
 
 
 TYPES = ("table_wise", "row_wise", "column_wise")
