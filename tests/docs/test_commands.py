@@ -1,7 +1,8 @@
 """Commands shown in the documentation are run; links in it lead somewhere.
 
 The ``sh`` blocks of a page are one shell script: what a page shows must work in the order in which it shows
-it. ``make`` lines are not run here (``make test`` would run this test); their targets must exist.
+it. ``make`` lines are not run here (``make test`` would run this test); their targets must exist. The README's
+are run by ``make test``, those of the other pages by ``make test-slow``.
 """
 
 from __future__ import annotations
@@ -33,7 +34,16 @@ def named(page: Path) -> str:
     return str(page.relative_to(ROOT))
 
 
-@pytest.mark.parametrize("page", [p for p in PAGES if lines_of(p)], ids=named)
+@pytest.mark.parametrize(
+    "page",
+    [
+        # What a new user runs first, each time; the other pages by `make test-slow`.
+        p if p == ROOT / "README.md" else pytest.param(p, marks=pytest.mark.slow)
+        for p in PAGES
+        if lines_of(p)
+    ],
+    ids=named,
+)
 def test_commands_run(page: Path, tmp_path: Path) -> None:
     script = "\n".join(line for line in lines_of(page) if not SETTING.match(line))
     if not script.strip():

@@ -39,6 +39,7 @@ def losses(launch: Any) -> list[float]:
     return [sum(step) / len(step) for step in zip(*(rank.loss for rank in launch.ranks), strict=True)]
 
 
+@pytest.mark.slow
 def test_the_curve_is_unbroken_from_one_rank_into_two_groups(tmp_path: Path) -> None:
     """With SGD 2D is 1D, so that all layouts train alike: 16 steps are 8 and 8, on the same samples."""
     whole = run(tmp_path, "--steps", "16")
