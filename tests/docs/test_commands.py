@@ -1,8 +1,8 @@
 """Commands shown in the documentation are run; links in it lead somewhere.
 
 The ``sh`` blocks of a page are one shell script: what a page shows must work in the order in which it shows
-it. ``make`` lines are not run here (``make test`` would run this test); their targets must exist. The README's
-are run by ``make test``, those of the other pages by ``make test-slow``.
+it. ``make`` lines are not run here (``make test`` would run this test); their targets must exist. The
+README's are run by ``make test``, those of the other pages by ``make test-slow``.
 """
 
 from __future__ import annotations
