@@ -19,7 +19,16 @@ CASES = [
 CASES += [Case(t, "mixed", placement="contiguous") for t in (1, 2, 4)]
 
 
-@pytest.mark.parametrize("case", CASES, ids=str)
+def each_time(case: Case) -> bool:
+    """Every sharding type, and every world size and optimizer; the rest of the product is slow."""
+    if case.world_size == 2:
+        return case.optimizer == "rowwise_adagrad" or case.sharding == "mixed"
+    return case.sharding == "mixed" and case.optimizer.startswith("momentum")
+
+
+@pytest.mark.parametrize(
+    "case", [c if each_time(c) else pytest.param(c, marks=pytest.mark.slow) for c in CASES], ids=str
+)
 def test_one_group_gives_the_bits_of_1d(case: Case, trained: Callable[[Case], list[Trained]]) -> None:
     in_1d = trained(case.but(implementation="baseline_1d", placement="interleaved"))
     for ours, theirs in zip(trained(case), in_1d, strict=True):
