@@ -106,7 +106,11 @@ CHANGES = [
 ]
 
 
-@pytest.mark.parametrize(("before", "after"), CHANGES, ids=lambda case: str(case))
+@pytest.mark.parametrize(
+    ("before", "after"),
+    CHANGES[:4] + [pytest.param(*change, marks=pytest.mark.slow) for change in CHANGES[4:]],
+    ids=lambda case: str(case),
+)
 def test_in_another_layout_as_the_oracle(before: Case, after: Case, trained: Job, tmp_path: Path) -> None:
     first = trained(before, 0, None, str(tmp_path))
     second = trained(after, HALF, f"{tmp_path}/step00000010", None)
