@@ -19,6 +19,7 @@ from suite.implementation import Implementation, implementation_class
 from suite.implementations.sharded import embedding_optimizer
 from suite.oracle.batch import GlobalBatch
 from suite.oracle.dlrm import Feature, Layer
+from suite.oracle.names import BOTTOM, OVER, layers, named
 from suite.oracle.optimizers import DenseOptimizer, TableOptimizer
 from suite.oracle.training import Oracle
 from suite.spec import RunSpec
@@ -26,10 +27,6 @@ from suite.spec import RunSpec
 #: max|a - b| <= TOLERANCE * max|b| for each tensor, float32 against float64 after ten steps.
 TOLERANCE = 1e-5
 FAULT_STEP = 3
-
-#: TorchRec's names of DLRM's layers, first to last.
-_BOTTOM = tuple(f"dense.dense_arch.model._mlp.{i}._linear" for i in range(2))
-_OVER = (*(f"dense.over_arch.model.0._mlp.{i}._linear" for i in range(2)), "dense.over_arch.model.1")
 
 
 class Checked(Implementation):
@@ -68,7 +65,7 @@ class Checked(Implementation):
             self._compared = True
 
     def _compare(self) -> None:
-        expected = _named(self._oracle, moments=self._run.optimizer.name != "sgd")
+        expected = named(self._oracle, with_moments=self._run.optimizer.name != "sgd")
         found = self._inner.gather_weights()
         if missing := sorted(expected.keys() - found.keys()):
             raise _not_conforming(f"gather_weights() has no {', '.join(missing)}.")
@@ -131,8 +128,8 @@ def _oracle(run: RunSpec, initial: Mapping[str, torch.Tensor]) -> Oracle:
     return Oracle(
         [Feature(feature, t.name, t.pooling) for t in tables for feature in t.features],
         {t.name: initial[f"table.{t.name}"] for t in tables},
-        _layers(initial, _BOTTOM),
-        _layers(initial, _OVER),
+        _layers(initial, BOTTOM),
+        _layers(initial, OVER),
         TableOptimizer(
             "sgd" if optimizer.name == "sgd" else "rowwise_adagrad",
             optimizer.learning_rate,
@@ -151,20 +148,7 @@ def _layers(weights: Mapping[str, torch.Tensor], names: tuple[str, ...]) -> list
     wanted = {f"{name}.{kind}" for name in names for kind in ("weight", "bias")}
     if missing := sorted(wanted - weights.keys()):
         raise _not_conforming(f"gather_weights() has no {', '.join(missing)}.")
-    return [Layer(weights[f"{name}.weight"], weights[f"{name}.bias"]) for name in names]
-
-
-def _named(oracle: Oracle, moments: bool) -> dict[str, torch.Tensor]:
-    """The oracle's tensors under the names that ``gather_weights`` uses."""
-    group = oracle.groups[0]  # all groups are equal after a sync
-    named = {f"table.{name}": weight for name, weight in group.tables.items()}
-    if moments:
-        # One moment a row comes back as [rows], several as [rows, C].
-        named |= {f"moment.{name}": v.squeeze(1) for name, v in group.moments.items()}
-    for names, layers in ((_BOTTOM, oracle.bottom), (_OVER, oracle.over)):
-        for name, layer in zip(names, layers, strict=True):
-            named |= {f"{name}.weight": layer.weight, f"{name}.bias": layer.bias}
-    return named
+    return layers(weights, names)
 
 
 def _not_conforming(message: str) -> RunFailed:

@@ -19,11 +19,13 @@ import pytest
 import torch
 
 from suite.oracle.dlrm import Cross
+from suite.oracle.names import BOTTOM, OVER, cross_names, layers, named
 from suite.oracle.optimizers import DenseOptimizer, TableOptimizer
 from suite.oracle.training import Oracle
-from tests.helpers.against_oracle import BOTTOM, CROSSES, OVER, distance, layers, named
+from tests.helpers.against_oracle import distance
 from tests.helpers.training import (
     ADAGRAD_LEARNING_RATE,
+    CROSS,
     DENSE_LEARNING_RATE,
     FEATURES,
     LEARNING_RATE,
@@ -274,7 +276,9 @@ def _oracle(
         case.sync_interval,
         case.sync_optimizer_state == "delayed",
         case.initial_accumulator,
-        [Cross(*(initial[name] for name in names)) for names in CROSSES] if case.crossed else [],
+        [Cross(*(initial[name] for name in names)) for names in cross_names(CROSS["layers"])]
+        if case.crossed
+        else [],
     )
 
 

@@ -20,10 +20,10 @@ from reference_impl.layout import PLACEMENTS, RankLayout, leaves_none_empty
 from reference_impl.plan import column_shards, plan_of_tables, plan_one_group
 from suite.oracle.batch import GlobalBatch
 from suite.oracle.dlrm import Feature
+from suite.oracle.names import BOTTOM, OVER, layers, named
 from suite.oracle.optimizers import DenseOptimizer, TableOptimizer
 from suite.oracle.training import Oracle
 from suite.spec import RunSpec
-from tests.helpers.against_oracle import BOTTOM, OVER, layers, named
 from tests.helpers.distributed import World
 from tests.helpers.training import rank_batch
 

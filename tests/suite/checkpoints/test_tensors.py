@@ -16,9 +16,10 @@ import pytest
 import torch
 
 from suite.errors import RunFailed
+from suite.oracle.names import named
 from suite.oracle.training import Oracle
 from suite.spec import RunSpec
-from tests.helpers.against_oracle import distance, named
+from tests.helpers.against_oracle import distance
 from tests.helpers.distributed import RankFailed, World
 from tests.helpers.training import Case, global_batch, rank_batch
 from tests.reference_impl.test_oracle import TOLERANCE, _oracle
