@@ -26,20 +26,22 @@ from reference_impl.optimizer import EmbeddingOptimizer
 
 def average_inside(model: nn.Module, sharding_group: dist.ProcessGroup) -> None:
     """Averages the gradients of a sharded model's data-parallel tables over the sharding group."""
-    for module in model.modules():
-        if isinstance(module, ShardedEmbeddingBagCollection):
-            for lookup in module._lookups:
-                if isinstance(lookup, DistributedDataParallel):
-                    lookup.register_comm_hook(sharding_group, allreduce_hook)
+    for lookup in _replicated_lookups(model):
+        lookup.register_comm_hook(sharding_group, allreduce_hook)
 
 
 def data_parallel_tables(model: nn.Module) -> Iterator[tuple[str, nn.Parameter]]:
     """Table name and weight, [rows, dim], of every data-parallel table of a sharded model."""
+    for lookup in _replicated_lookups(model):
+        yield from lookup.module.named_parameters_by_table()
+
+
+def _replicated_lookups(model: nn.Module) -> Iterator[DistributedDataParallel]:
     for module in model.modules():
         if isinstance(module, ShardedEmbeddingBagCollection):
             for lookup in module._lookups:
                 if isinstance(lookup, DistributedDataParallel):
-                    yield from lookup.module.named_parameters_by_table()
+                    yield lookup
 
 
 def unfused(optimizer: EmbeddingOptimizer, tables: Iterable[torch.Tensor]) -> torch.optim.Optimizer:

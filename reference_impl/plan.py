@@ -61,6 +61,8 @@ def table_sharders(
     fused_params: dict[str, Any], codecs: dict[str, QuantizedCommCodecs] | None = None
 ) -> list[ModuleSharder[nn.Module]]:
     """What shards the collections of either kind, with the optimizer of their tables and their exchange."""
+    # Stochastic rounding, FBGEMM's default for fp16 tables, would not repeat.
+    fused_params = fused_params | {"stochastic_rounding": False}
     return [
         EmbeddingBagCollectionSharder(fused_params=fused_params, qcomm_codecs_registry=codecs),
         EmbeddingCollectionSharder(fused_params=fused_params, qcomm_codecs_registry=codecs),

@@ -13,6 +13,7 @@ What happens, and where:
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -80,11 +81,7 @@ def shard_model(
         env=groups.env,
         device=device,
         plan=move_to_group(plan_for(model, plan), layout, layout.group_of(groups.rank), device),
-        sharders=table_sharders(
-            # Stochastic rounding, FBGEMM's default for fp16 tables, would not repeat.
-            optimizer.fused_params() | {"stochastic_rounding": False},
-            codecs(exchange, device),
-        ),
+        sharders=table_sharders(optimizer.fused_params(), codecs(exchange, device)),
         init_parameters=False,
     )
     tables = [weight for _, weight in data_parallel_tables(module)]
@@ -92,9 +89,14 @@ def shard_model(
         average_inside(module, groups.sharding)
     rest = unfused(optimizer, tables) if tables else None
     shards = local_shards(module, rest)
+    start_(shards, optimizer, seed)
+    return ShardedModel(module, shards, rest)
+
+
+def start_(shards: Sequence[TableShard], optimizer: EmbeddingOptimizer, seed: int) -> None:
+    """Puts this rank's shards and their optimizer states before the first step, equal in every group."""
     for shard in shards:
         initial_weights.fill_(
             shard.weight.detach(), seed, shard.table, shard.rows, shard.row_offset, shard.column_offset
         )
         optimizer.start_(shard.states)
-    return ShardedModel(module, shards, rest)

@@ -12,11 +12,10 @@ import torch
 import torch.distributed as dist
 from torchrec.distributed.model_parallel import DMPCollection
 
-from reference_impl import initial_weights
 from reference_impl.batch import Batch
 from reference_impl.mean_pooling import divide_mixed_means
 from reference_impl.plan import plan_for, sharding_types, table_sharders
-from reference_impl.sharded_model import ShardedModel
+from reference_impl.sharded_model import ShardedModel, start_
 from reference_impl.shards import local_shards
 from reference_impl.sync.contract import ReplicaSync
 from reference_impl.sync.schedule import Schedule
@@ -110,21 +109,12 @@ class TorchRecDMPCollection(ShardedImplementation):
             world_size=layout.world_size,
             sharding_group_size=layout.group_size,
             global_pg=world,
-            sharders=table_sharders(optimizer.fused_params() | {"stochastic_rounding": False}),
+            sharders=table_sharders(optimizer.fused_params()),
             init_parameters=False,
             use_inter_host_allreduce=layout.placement == "contiguous",
         )
         shards = local_shards(sharded)
-        for shard in shards:
-            initial_weights.fill_(
-                shard.weight.detach(),
-                run.seed,
-                shard.table,
-                shard.rows,
-                shard.row_offset,
-                shard.column_offset,
-            )
-            optimizer.start_(shard.states)
+        start_(shards, optimizer, run.seed)
         dense = dense_optimizer(run.optimizer.dense, dense_parameters(sharded).values())
         self._adopt(
             run, ShardedModel(sharded, shards, None), plan, dense, sharded.device_mesh.get_group("shard")
