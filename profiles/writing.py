@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import gzip
 import os
-import re
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
 
+from profiles.trace import STEP, Event
+
 #: Bytes of JSON. Larger ones are slow to open anywhere.
 LIMIT = 256 << 20
-_STEP = re.compile(r"ProfilerStep#\d+")
 
 
 @dataclass(frozen=True)
@@ -26,14 +26,6 @@ class Written:
 
     steps: int
     steps_left_out: int
-
-
-class _Event(msgspec.Struct, gc=False):
-    ph: str = ""
-    cat: str = ""
-    name: str = ""
-    ts: float = 0.0
-    dur: float = 0.0
 
 
 def write_trace(exported: Path, path: Path, limit: int = LIMIT) -> Written:
@@ -69,7 +61,7 @@ def _count_steps(exported: Path) -> int:
     with exported.open("rb") as file:
         for line in file:
             if b"ProfilerStep#" in line:
-                found.update(_STEP.findall(line.decode(errors="replace")))
+                found.update(STEP.findall(line.decode(errors="replace")))
     return len(found)
 
 
@@ -77,10 +69,10 @@ def _shortened(exported: Path, limit: int) -> tuple[bytes, Written]:
     """As many of the first steps as fit, with everything before the end of the last of them."""
     whole = msgspec.json.decode(exported.read_bytes(), type=dict[str, msgspec.Raw])
     raw = msgspec.json.decode(whole["traceEvents"], type=list[msgspec.Raw])
-    events = [(msgspec.json.decode(text, type=_Event, strict=False), text) for text in raw]
+    events = [(msgspec.json.decode(text, type=Event, strict=False), text) for text in raw]
     ends = sorted(
         {
-            e.name: e.ts + e.dur for e, _ in events if e.cat == "user_annotation" and _STEP.match(e.name)
+            e.name: e.ts + e.dur for e, _ in events if e.cat == "user_annotation" and STEP.match(e.name)
         }.values()
     )
     kept, count = [text for _, text in events], len(ends)

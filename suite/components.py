@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal
+from typing import Literal, get_args
 
 Component = Literal[
     "input_dist",
@@ -21,19 +21,7 @@ Component = Literal[
 GroupName = Literal["world", "sharding", "replica"]
 
 #: In the order of a step. ``other`` is step time that no component accounts for.
-COMPONENTS: tuple[Component, ...] = (
-    "input_dist",
-    "lookup",
-    "output_dist",
-    "dense_forward",
-    "dense_backward",
-    "dense_all_reduce",
-    "output_dist_backward",
-    "lookup_backward_optimizer",
-    "dense_optimizer",
-    "replica_sync",
-    "other",
-)
+COMPONENTS: tuple[Component, ...] = get_args(Component)
 
 #: The components that communicate, and the process group that each does it in.
 COMMUNICATION: Mapping[Component, GroupName] = {

@@ -8,7 +8,7 @@ from typing import Any
 from suite.cli.failures import located, relative
 from suite.components import COMPONENTS, ROLLUPS
 from suite.metrics import METRICS
-from suite.metrics.components import fused_split, slowest_rank
+from suite.metrics.components import FIGURES, fused_split, slowest_rank
 from suite.record import LaunchRecord, RunRecord
 from suite.session import Outcome
 from suite.spec import RunSpec
@@ -29,7 +29,6 @@ MEMORY = (
     "reserved_peak",
     "process",
 )
-COMPONENT_FIGURES = ("busy_ms", "exposed_ms", "wait_ms", "transfer_ms", "bytes", "wire_bytes", "calls")
 QUALITY = ("auc", "normalized_entropy", "log_loss")
 
 
@@ -80,9 +79,7 @@ def run_body(run: RunSpec, record: RunRecord | None, path: Path | None) -> dict[
         "launches": len(finished),
         "samples_per_s": figure("samples_per_s"),
         "step_ms": figure("step_ms"),
-        "components": {
-            name: {of: count(f"components.{name}.{of}") for of in COMPONENT_FIGURES} for name in COMPONENTS
-        },
+        "components": {name: {of: count(f"components.{name}.{of}") for of in FIGURES} for name in COMPONENTS},
         "rollups": {name: median(f"rollups.{name}") for name in ROLLUPS},
         "lookup_backward_split": _fused_split(run, finished),
         "profiling_cost": median("profiling_cost"),

@@ -20,12 +20,11 @@ from suite.cli.verb import Result, verb
 from suite.components import COMPONENTS, ROLLUPS
 from suite.errors import ConfigError
 from suite.loading import load_attribute
-from suite.metrics.components import component_figure
+from suite.metrics.components import FIGURES, component_figure
 from suite.metrics.speed import typical_step_ms
 from suite.record import LaunchRecord, ProfiledStep
 from suite.store import RECORD, find, load
 
-FIGURES = ("busy_ms", "exposed_ms", "wait_ms", "transfer_ms", "bytes", "wire_bytes", "calls")
 #: ``profiles`` depends on ``suite``, so it is reached by name.
 READ_TRACES, TRACE_FILES, SKEW = (
     "profiles.folder:read_traces",

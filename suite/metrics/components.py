@@ -20,6 +20,8 @@ MARGIN = 0.10
 TIMES = ("busy_ms", "exposed_ms")
 COMMUNICATION_TIMES = ("wait_ms", "transfer_ms")
 SENT = ("bytes", "wire_bytes", "calls")
+#: All that a component has.
+FIGURES = (*TIMES, *COMMUNICATION_TIMES, *SENT)
 
 
 def slowest_rank(run: RunSpec, launch: LaunchRecord) -> RankRecord | None:
