@@ -9,7 +9,6 @@ a function ``<name>()``.
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import inspect
 import pkgutil
@@ -19,7 +18,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from suite.errors import ConfigError
+from suite.errors import ConfigError, did_you_mean
 from suite.loading import load_attribute, make_importable, user_code
 from suite.spec import DataSpec, WorkloadSpec, config_errors, validated
 
@@ -86,13 +85,11 @@ def _reference(text: str) -> tuple[str, list[str]]:
         return name, parameters
     known = workload_names()
     if name not in known:
-        near = difflib.get_close_matches(name, known, n=1)
-        hint = f"Did you mean {near[0]}? " if near else ""
         raise ConfigError(
             "workload",
             name,
             "there is no workload of this name.",
-            f"{hint}Use one of {known}, module:function, or a path ending in .toml.",
+            f"{did_you_mean(name, known)}Use one of {known}, module:function, or a path ending in .toml.",
         )
     return f"{SPECS}.{name}:{name}", parameters
 

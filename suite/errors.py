@@ -59,6 +59,20 @@ class RunFailed(SuiteError):
     exit_code = 3
 
 
+def non_finite_loss(loss: float, message: str, rank: int | None = None) -> RunFailed:
+    """The error of a training that diverged, of kind ``non_finite_loss``."""
+    return RunFailed(
+        ErrorReport(
+            kind="non_finite_loss",
+            field="loss",
+            value=str(loss),
+            rank=rank,
+            message=message,
+            remedy="Lower the learning rates, raise eps, or look for bad values in the data.",
+        )
+    )
+
+
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """For the start of a remedy: the known word nearest to a wrong one, or nothing where none is near."""
     near = difflib.get_close_matches(word, list(known), n=1)

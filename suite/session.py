@@ -126,10 +126,21 @@ def run_one(
         RunFailed: the record cannot be saved.
         Interrupted: Ctrl-C; the record is kept.
     """
+    if left is None:
+        check(run)
+    return _run_checked(run, runs_dir, launcher, on_progress, left)
+
+
+def _run_checked(
+    run: RunSpec,
+    runs_dir: Path,
+    launcher: Launcher,
+    on_progress: Callable[[Progress], None],
+    left: Kept | RunFolder | None,
+) -> tuple[RunRecord, Path]:
     if isinstance(left, Kept):
         return left.record, left.path
     if left is None:
-        check(run)
         left = open_run(runs_dir, run, capture(run))
     return _launch_all(run, left, launcher, on_progress)
 
@@ -228,7 +239,7 @@ def sweep(
         try:
             left = earlier(run, runs_dir, capture(run)) if resume else None
             kept = 0 if left is None else len(left.launches)
-            record, path = run_one(run, runs_dir, launcher, partial(on_progress, index), left)
+            record, path = _run_checked(run, runs_dir, launcher, partial(on_progress, index), left)
             outcomes.append(Outcome(run, record, path, record.error, kept))
         except RunFailed as error:
             outcomes.append(Outcome(run, error=error.report))

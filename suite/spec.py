@@ -168,6 +168,21 @@ class DenseOptimizerSpec(Frozen):
     learning_rate: Factor = 0.01
 
 
+def refuse_scale(optimizer: str, scale: float | None) -> None:
+    """Refuses a momentum scale c for an optimizer that has none.
+
+    Raises:
+        InvalidConfiguration: ``optimizer.scale``.
+    """
+    if scale is not None and optimizer != "momentum_scaled_rowwise_adagrad":
+        raise InvalidConfiguration(
+            "optimizer.scale",
+            scale,
+            f"{optimizer} has no momentum scale.",
+            "Leave it out, or choose momentum_scaled_rowwise_adagrad.",
+        )
+
+
 class OptimizerSpec(Frozen):
     """The optimizer of the embedding tables, fused into FBGEMM's backward, and the dense one.
 
@@ -185,13 +200,7 @@ class OptimizerSpec(Frozen):
 
     @model_validator(mode="after")
     def _scale_needs_momentum_scaling(self) -> OptimizerSpec:
-        if self.scale is not None and self.name != "momentum_scaled_rowwise_adagrad":
-            raise InvalidConfiguration(
-                "optimizer.scale",
-                self.scale,
-                f"{self.name} has no momentum scale.",
-                "Leave it out, or choose momentum_scaled_rowwise_adagrad.",
-            )
+        refuse_scale(self.name, self.scale)
         return self
 
     @model_validator(mode="after")
@@ -424,6 +433,7 @@ class RunSpec(Frozen):
         self._moments_are_not_halves()
         self._trace_can_be_taken()
         self._syncs_can_be_measured()
+        self._a_checkpoint_holds_the_state()
         self._checkpoints_are_of_equal_replicas()
         self._shards_are_not_empty()
         return self
@@ -512,7 +522,7 @@ class RunSpec(Frozen):
                 "Use more steps and warm-up steps, or sync more often.",
             )
 
-    def _checkpoints_are_of_equal_replicas(self) -> None:
+    def _a_checkpoint_holds_the_state(self) -> None:
         if self.checkpoint is None and self.start is None:
             return
         kind = KINDS[self.optimizer.name]
@@ -530,6 +540,8 @@ class RunSpec(Frozen):
                 "another plan may cut columns otherwise, and moments follow the cut.",
                 "Shard by hand, or train without checkpoints.",
             )
+
+    def _checkpoints_are_of_equal_replicas(self) -> None:
         if self.checkpoint is None:
             return
         every = self.checkpoint.every

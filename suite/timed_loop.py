@@ -35,7 +35,7 @@ import torch.distributed as dist
 
 from reference_impl.batch import Batch
 from suite.collectives import CollectiveCounter, GroupNames
-from suite.errors import ErrorReport, RunFailed
+from suite.errors import non_finite_loss
 from suite.record import StepCollectives
 
 B = TypeVar("B")
@@ -175,14 +175,5 @@ def _timed(step: Callable[[B], R], batch: B, device: torch.device) -> tuple[R, f
 
 def _finite(loss: float, step: int, rank: int) -> float:
     if not math.isfinite(loss):
-        raise RunFailed(
-            ErrorReport(
-                kind="non_finite_loss",
-                field="loss",
-                value=str(loss),
-                rank=rank,
-                message=f"The loss of rank {rank} is {loss} in step {step}.",
-                remedy="Lower the learning rates, raise eps, or look for bad values in the data.",
-            )
-        )
+        raise non_finite_loss(loss, f"The loss of rank {rank} is {loss} in step {step}.", rank)
     return loss

@@ -20,6 +20,7 @@ from pydantic import ValidationError
 
 from suite.environment import utc_now
 from suite.errors import ConfigError
+from suite.files import sync_folder
 from suite.spec import Frozen, RunSpec, StartSpec
 
 MANIFEST = "checkpoint.json"
@@ -133,11 +134,7 @@ def finish(temporary: Path, run: RunSpec, step: int, samples: int) -> Path:
     final = temporary.with_name(name_of(step))
     temporary.chmod(0o755)
     temporary.rename(final)
-    handle = os.open(final.parent, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+    sync_folder(final.parent)
     return final
 
 
