@@ -28,7 +28,7 @@ MOST_SEEDS = 1000
 class LabOptions:
     """What the verbs of the quality lab share. What is left out is the workload's own default."""
 
-    eps: Annotated[float | None, typer.Option(help="Added to the root of the second moment.")] = None
+    eps: Annotated[float | None, typer.Option(help="Added to the square root of the second moment.")] = None
     sync_interval: Annotated[
         int, typer.Option(help="Steps from one averaging of the replicas to the next.")
     ] = 1

@@ -18,6 +18,7 @@ Tuning uses seeds of its own, so that picking the best does not flatter the arm 
 
 from __future__ import annotations
 
+import functools
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
@@ -126,7 +127,7 @@ class Design:
         self.shared = shared
         self.seeds = tuple(range(seeds))
         self._tuning = tuple(range(TUNING_SEED, TUNING_SEED + tuning_seeds))
-        self._make = make
+        self._make = functools.cache(make)  # asked for many times, and each is validated when made
         others = [o for o in optimizers if o not in (PLAIN, SCALED, "frequency_scaled_rowwise_adagrad")]
         self.tuned = (
             self.baseline,

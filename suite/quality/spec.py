@@ -9,7 +9,14 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from reference_impl.errors import InvalidConfiguration
-from suite.spec import DenseOptimizerSpec, Frozen, Positive, SyncOptimizerState, WorkloadSpec
+from suite.spec import (
+    DenseOptimizerSpec,
+    Frozen,
+    Positive,
+    SyncOptimizerState,
+    WorkloadSpec,
+    refuse_scale,
+)
 
 #: What keeps a virtual group's tables in training. The first three are those of real runs; the others
 #: exist here only: a second moment divided by a c of each row's own, per-element AdaGrad, Adam.
@@ -36,13 +43,7 @@ class VirtualOptimizer(Frozen):
 
     @model_validator(mode="after")
     def _scale_needs_momentum_scaling(self) -> VirtualOptimizer:
-        if self.scale is not None and self.name != "momentum_scaled_rowwise_adagrad":
-            raise InvalidConfiguration(
-                "optimizer.scale",
-                self.scale,
-                f"{self.name} has no momentum scale.",
-                "Leave it out, or choose momentum_scaled_rowwise_adagrad.",
-            )
+        refuse_scale(self.name, self.scale)
         return self
 
 

@@ -8,7 +8,7 @@ from torch import nn
 
 from suite.batches import to_batch
 from suite.data import DataSource, open_source
-from suite.errors import ErrorReport, RunFailed
+from suite.errors import non_finite_loss
 from suite.implementations.model import build_model
 from suite.implementations.sharded import dense_optimizer
 from suite.metrics.quality import quality
@@ -27,6 +27,7 @@ class VirtualTraining:
     def __init__(self, training: Training) -> None:
         self.training = training
         self.source: DataSource = open_source(training.workload, training.seed)
+        self._split = str(self.source.describe().get("split", "evaluation"))
         torch.manual_seed(training.seed)
         self.model: nn.Module = build_model(training.workload, training.seed, CPU)
         self.replicas = VirtualReplicas(
@@ -72,11 +73,7 @@ class VirtualTraining:
                 scores.append(torch.sigmoid(logits).numpy())
                 labels.append(samples.labels)
         self.model.train()
-        found = quality(
-            np.concatenate(labels),
-            np.concatenate(scores),
-            str(self.source.describe().get("split", "evaluation")),
-        )
+        found = quality(np.concatenate(labels), np.concatenate(scores), self._split)
         return Point(samples=self._steps * size, quality=found)
 
 
@@ -93,16 +90,11 @@ def train(training: Training) -> TrainingResult:
     for step in range(1, training.steps + 1):
         loss = run.step()
         if not np.isfinite(loss):
-            raise RunFailed(
-                ErrorReport(
-                    kind="non_finite_loss",
-                    field="loss",
-                    value=str(loss),
-                    message=f"The loss is {loss} in step {step} of M = {training.replica_groups}, "
-                    f"{training.optimizer.name}, learning rate {training.optimizer.learning_rate:g}, "
-                    f"seed {training.seed}.",
-                    remedy="Lower the learning rates, raise eps, or look for bad values in the data.",
-                )
+            raise non_finite_loss(
+                loss,
+                f"The loss is {loss} in step {step} of M = {training.replica_groups}, "
+                f"{training.optimizer.name}, learning rate {training.optimizer.learning_rate:g}, "
+                f"seed {training.seed}.",
             )
         if step in training.scored_after:
             curve.append(run.score())

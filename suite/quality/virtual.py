@@ -137,16 +137,13 @@ class TableStack:
             shares.append(1.0 / lengths[sample] if feature.mean else torch.ones(len(sample)))
             offsets.append(count + F.pad(lengths.cumsum(0)[:-1], (1, 0)))
             count += len(row)
-        looked_up = _Lookup(torch.cat(rows), torch.cat(bags), torch.cat(shares), torch.empty(0))
+        row, share = torch.cat(rows), torch.cat(shares)
         weight = self._weight if groups is not None else self._averaged(self._weight)
-        looked_up.pooled = F.embedding_bag(
-            looked_up.rows, weight, torch.cat(offsets), mode="sum", per_sample_weights=looked_up.shares
-        )
+        pooled = F.embedding_bag(row, weight, torch.cat(offsets), mode="sum", per_sample_weights=share)
         if groups is not None:
-            looked_up.pooled.requires_grad_()
-            self._lookups.append(looked_up)
-        parts = looked_up.pooled.split(samples)
-        return {feature.name: part for feature, part in zip(self.features, parts, strict=True)}
+            pooled.requires_grad_()
+            self._lookups.append(_Lookup(row, torch.cat(bags), share, pooled))
+        return {f.name: part for f, part in zip(self.features, pooled.split(samples), strict=True)}
 
     def step(self, groups: torch.Tensor) -> None:
         """Moves the rows that the last forwards looked up, by the gradients of their backward.
@@ -202,8 +199,7 @@ class VirtualCollection(nn.Module):
         self._configs = collection.embedding_bag_configs()
         self._names = [feature for config in self._configs for feature in config.feature_names]
         self._dims = [config.embedding_dim for config in self._configs for _ in config.feature_names]
-        # A list hides it from torch: no submodule, and no cycle of modules.
-        self._engine = [engine]
+        self._engine = engine
 
     def embedding_bag_configs(self) -> list[EmbeddingBagConfig]:
         """As of the collection it replaces."""
@@ -211,7 +207,7 @@ class VirtualCollection(nn.Module):
 
     def forward(self, features: KeyedJaggedTensor) -> KeyedTensor:
         """Pooled embeddings, [B, sum of dims], keyed by feature."""
-        pooled = self._engine[0].look_up(self, features)
+        pooled = self._engine.look_up(self, features)
         return KeyedTensor(self._names, self._dims, torch.cat([pooled[name] for name in self._names], dim=1))
 
 
@@ -258,8 +254,7 @@ class VirtualReplicas:
         """Before the forward on a global batch: samples are dealt to the groups as ranks take them."""
         ranges = (self._layout.sample_range(m, global_batch) for m in range(self._layout.world_size))
         sizes = torch.tensor([stop - start for start, stop in ranges])
-        by_slice = torch.repeat_interleave(torch.arange(len(sizes)), sizes)
-        self._groups = by_slice
+        self._groups = torch.repeat_interleave(torch.arange(len(sizes)), sizes)
 
     def end_step(self) -> None:
         """After the backward of the mean loss over the global batch: tables step, and sync when it is due."""
