@@ -219,6 +219,36 @@ def test_a_wrong_run_field_is_named(path: str, value: Any, field: str) -> None:
     assert caught.value.report.field == field
 
 
+CHECKPOINT = {"folder": "kept", "every": 10}
+START = {"checkpoint": "kept/step", "step": 1, "samples": 16}
+
+
+@pytest.mark.parametrize(
+    ("changes", "field"),
+    [
+        ({"pipeline": "sparse_dist", "profile_steps": 3}, "profile_steps"),
+        ({"checkpoint": CHECKPOINT, "layout": {"sharding": "planned"}}, "layout.sharding"),
+        ({"start": START, "layout": {"sharding": "planned"}}, "layout.sharding"),
+        ({"checkpoint": CHECKPOINT, "optimizer": {"name": "adam"}, "device": "cuda"}, "optimizer.name"),
+        ({"start": START, "optimizer": {"name": "adam"}, "device": "cuda"}, "optimizer.name"),
+    ],
+)
+def test_what_does_not_go_together_is_refused(changes: dict[str, Any], field: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        validated(RunSpec, {"workload": content(), **changes})
+    assert caught.value.report.field == field
+    assert caught.value.report.remedy
+
+
+@pytest.mark.parametrize("kind", ["table_row_wise", "grid", "data_parallel"])
+def test_an_unpooled_table_is_not_sharded_in_ways_that_only_pooled_ones_have(kind: str) -> None:
+    model = {"model": {"dense_features": 2, "factory": "mine:model"}, "tables.0.pooling": "none"}
+    run = {"workload": content(**model), "layout": {"sharding_by_table": {"user": kind}}}
+    with pytest.raises(ConfigError) as caught:
+        validated(RunSpec, run)
+    assert caught.value.report.field == "layout.sharding_by_table.user"
+
+
 @pytest.mark.parametrize(("rows", "fits"), [(9, False), (10, True)])
 def test_row_wise_needs_rows_on_every_rank(rows: int, fits: bool) -> None:
     # Four ranks: 9 rows are split 3, 3, 3, 0, and 10 are split 3, 3, 3, 1.

@@ -95,6 +95,9 @@ def run_on(device: str, case: Case = TWO_GROUPS) -> RunSpec:
         (run_on("cuda", TWO_GROUPS.but(replica_groups=1)), "layout.replica_groups"),
         (run_on("cuda", TWO_GROUPS.but(optimizer="sgd")), "optimizer.name"),
         (run_on("cuda", TWO_GROUPS.but(sync_optimizer_state="delayed")), "sync_optimizer_state"),
+        (run_on("cuda", TWO_GROUPS).model_copy(update={"pipeline": "sparse_dist"}), "pipeline"),
+        (run_on("cuda", TWO_GROUPS.but(exchange_dtype="fp16")), "exchange_dtype"),
+        (run_on("cuda", TWO_GROUPS.but(sharding="grid", ranks_per_host=2)), "layout.sharding.users"),
     ],
 )
 def test_what_it_does_not_offer_is_refused_by_field(run: RunSpec, field: str) -> None:

@@ -9,7 +9,7 @@ import pytest
 from suite.catalog import load_workload
 from suite.data import DataSource, Samples, open_source
 from suite.errors import ConfigError
-from suite.quality.checks import refuse_training_samples
+from suite.quality.checks import check_training, refuse_training_samples
 from suite.quality.spec import Training
 
 
@@ -66,3 +66,14 @@ def test_the_named_workloads_are_fair(name: str) -> None:
     refuse_training_samples(
         Training(workload=workload, global_batch=1024, steps=80), open_source(workload, 0)
     )
+
+
+@pytest.mark.parametrize(("field", "value"), [("pooling", "none"), ("dtype", "fp16")])
+def test_tables_that_virtual_groups_do_not_have_are_refused(field: str, value: str) -> None:
+    workload = training().workload
+    first = workload.tables[0].model_copy(update={field: value})
+    other = workload.model_copy(update={"tables": (first, *workload.tables[1:])})
+
+    with pytest.raises(ConfigError) as refused:
+        check_training(training().model_copy(update={"workload": other}))
+    assert refused.value.report.field == f"tables.{first.name}.{field}"
