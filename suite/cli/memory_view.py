@@ -11,21 +11,26 @@ from suite.cli.breakdown_view import bar
 from suite.cli.tables import size, table
 from suite.components import COMPONENTS
 from suite.memory_categories import CATEGORIES
-from suite.record import LaunchRecord, MemoryRecord
+from suite.memory_model import Modelled, modelled
+from suite.record import LaunchRecord, MemoryProfile, MemoryRecord
+from suite.spec import RunSpec
 
 
-def memory_body(launch: LaunchRecord) -> dict[str, Any] | None:
+def memory_body(run: RunSpec, launch: LaunchRecord) -> dict[str, Any] | None:
     """The memory of every rank of a launch, in bytes; None where it was not profiled."""
-    ranks = {str(rank.rank): found for rank in launch.ranks if (found := _rank_body(rank.memory)) is not None}
+    ranks = {
+        str(rank.rank): _rank_body(
+            rank.memory, rank.memory.profile, modelled(run, launch.sharding, rank.rank)
+        )
+        for rank in launch.ranks
+        if rank.memory.profile is not None
+    }
     if not ranks:
         return None
     return {"largest_rank": int(max(ranks, key=lambda k: ranks[k]["allocated_peak"])), "ranks": ranks}
 
 
-def _rank_body(memory: MemoryRecord) -> dict[str, Any] | None:
-    profile = memory.profile
-    if profile is None:
-        return None
+def _rank_body(memory: MemoryRecord, profile: MemoryProfile, model: Modelled) -> dict[str, Any]:
     return {
         "allocated_peak": profile.allocated_peak,
         "peak_component": profile.peak_component,
@@ -35,6 +40,14 @@ def _rank_body(memory: MemoryRecord) -> dict[str, Any] | None:
         "process": memory.process,
         "process_source": memory.process_source,
         "reserved_peak": memory.reserved_peak,
+        # Of a GPU: the CUDA context and what libraries take beside PyTorch's allocator.
+        "outside_allocator": None if memory.reserved_peak is None else memory.process - memory.reserved_peak,
+        "modelled": {
+            "at_peak": model.at_peak,
+            "allocated_peak": None if model.reason else sum(v or 0 for v in model.at_peak.values()),
+            "peak_component": model.peak_component,
+            "reason": model.reason,
+        },
     }
 
 
@@ -42,15 +55,23 @@ def show_memory(body: Mapping[str, Any], console: Console) -> None:
     """By category on the rank that allocates most; and below, component by component over the step."""
     rank = body["largest_rank"]
     of = body["ranks"][str(rank)]
-    made = table(f"memory of rank {rank}", "at the peak", "largest")
+    model = of["modelled"]
+    made = table(f"memory of rank {rank}", "at the peak", "modelled", "largest")
     for name in CATEGORIES:
-        made.add_row(name, size(of["at_peak"][name]), size(of["largest"][name]))
+        made.add_row(name, *(size(held[name]) for held in (of["at_peak"], model["at_peak"], of["largest"])))
     made.add_section()
-    made.add_row("allocated", size(of["allocated_peak"]), "")
-    made.add_row("process", size(of["process"]), "")
+    made.add_row("allocated", size(of["allocated_peak"]), size(model["allocated_peak"]))
+    for total in ("reserved_peak", "outside_allocator", "process"):
+        if of[total] is not None:
+            made.add_row(total, size(of[total]))
     console.print()
     console.print(made)
-    console.print(f"The peak is in {of['peak_component']}. Process: {of['process_source']}.", soft_wrap=True)
+    where = f"The peak is in {of['peak_component']}"
+    if model["reason"]:
+        where += f"; it is not modelled: {model['reason']}"
+    elif model["peak_component"] != of["peak_component"]:
+        where += f", modelled in {model['peak_component']}"
+    console.print(f"{where}. Process: {of['process_source']}.", markup=False, soft_wrap=True)
     over = table("largest while the step is in", "", "allocated", left=2)
     for component in COMPONENTS:
         if component in of["by_component"]:

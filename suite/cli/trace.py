@@ -158,7 +158,7 @@ def profiled(run: str, runs_dir: Path) -> Profiled:
             for trace in kept
             if trace.steps_left_out
         ),
-        memory=memory_body(launches[0]),
+        memory=memory_body(record.run, launches[0]),
     )
 
 

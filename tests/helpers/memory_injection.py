@@ -17,30 +17,30 @@ INJECTED = 64 << 20
 
 
 class Larger(Reference2D):
-    """The reference, with 64 MiB more of one category while ``is_on``: to the end of the step, or always."""
+    """The reference; once switched on with 64 MiB more of one category, to the end of each step or always."""
 
     def __init__(self, run: RunSpec, device: torch.device, where: Category) -> None:
         super().__init__(run, device)
         self.where = where
-        self.is_on = False
         self._more: list[torch.Tensor] = []
-        modules = list(self.model.modules())
-        sharded = next(m for m in modules if isinstance(m, ShardedEmbeddingBagCollection))
+
+    def switch_on(self) -> None:
+        """After the first steps, which make what is hooked into."""
+        sharded = next(m for m in self.model.modules() if isinstance(m, ShardedEmbeddingBagCollection))
         over_arch = next(m for name, m in self.model.named_modules() if name.endswith("over_arch"))
-        match where:
+        match self.where:
             case "activations":
                 over_arch.register_forward_pre_hook(lambda *_: self._allocate())
             case "gradients":
                 over_arch.register_forward_hook(lambda _, __, output: self._allocate_in_backward(output))
+            case "communication_buffers" if self._run.layout.replica_groups > 1:
+                before(self._schedule, "after_step", self._allocate)
             case "communication_buffers":
                 before(sharded._input_dists[0], "forward", self._allocate)
             case "other":
                 self.dense_optimizer.register_step_pre_hook(lambda *_: self._allocate())
-
-    def switch_on(self) -> None:
-        self.is_on = True
-        if self.where in LASTING:
-            self._allocate()
+            case _:
+                self._allocate()
 
     def held_tensors(self) -> Mapping[Category, Sequence[torch.Tensor]]:
         held = super().held_tensors()
@@ -53,8 +53,7 @@ class Larger(Reference2D):
         return loss
 
     def _allocate(self) -> None:
-        if self.is_on:
-            self._more.append(torch.empty(INJECTED, dtype=torch.uint8))
+        self._more.append(torch.empty(INJECTED, dtype=torch.uint8))
 
     def _allocate_in_backward(self, output: torch.Tensor) -> None:
         if output.requires_grad:

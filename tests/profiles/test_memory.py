@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
 import torch
+import torch.distributed as dist
 
-from suite.memory_categories import CATEGORIES, LASTING
+from suite.memory_categories import CATEGORIES, LASTING, PASSING, Category
 from suite.record import MemoryProfile
 from tests.helpers.distributed import World
 from tests.helpers.memory_injection import INJECTED, Larger
@@ -36,11 +37,11 @@ def profile(model: Any, batches: Any, steps: int = 2) -> MemoryProfile:
     return capture.record()
 
 
-def injected(groups: int) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+def injected(groups: int, categories: Sequence[Category]) -> list[tuple[dict[str, Any], dict[str, Any]]]:
     """Job: for each category the profile without and with 64 MiB more of it."""
     found = []
     run, batches = make("smoke", groups)
-    for where in CATEGORIES:
+    for where in categories:
         model = Larger(run, CPU, where)
         for step in range(WARMUP):
             model.train_step(batches.train(step))
@@ -50,10 +51,12 @@ def injected(groups: int) -> list[tuple[dict[str, Any], dict[str, Any]]]:
     return found
 
 
-@pytest.mark.parametrize("groups", [1, 2])
-def test_more_memory_shows_in_its_category(groups: int, world: Callable[[int], World]) -> None:
-    for of_rank in world(2).run(injected, groups):
-        for where, (plain, larger) in zip(CATEGORIES, of_rank, strict=True):
+@pytest.mark.parametrize(("groups", "categories"), [(1, CATEGORIES), (2, ("communication_buffers",))])
+def test_more_memory_shows_in_its_category(
+    groups: int, categories: Sequence[Category], world: Callable[[int], World]
+) -> None:
+    for of_rank in world(2).run(injected, groups, categories):
+        for where, (plain, larger) in zip(categories, of_rank, strict=True):
             moved = {c: larger["at_peak"][c] - plain["at_peak"][c] for c in CATEGORIES}
             # The issue's 2 %: the peak may be at another moment of the step, when some less is held.
             assert moved.pop(where) == pytest.approx(INJECTED, rel=0.02), where
@@ -91,3 +94,49 @@ def test_what_is_older_than_the_pass_is_found(groups: int, world: Callable[[int]
         # FBGEMM pads nothing here, so storages are what the views of them add up to.
         assert {c: before[c] for c in LASTING} == {c: told[c] for c in LASTING}
         assert before["gradients"] >= told["dense_parameters"]
+
+
+def beside_the_model(cases: list[tuple[str, int, str]]) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+    """Job: what this rank's memory is and what it is modelled to be, of each case."""
+    from suite.implementation import implementation_class
+    from suite.memory_model import modelled
+
+    found = []
+    for workload, groups, sharding in cases:
+        implementation = "baseline_1d" if groups == 1 else "reference_2d"
+        run, batches = make(workload, groups, implementation, sharding=sharding)
+        model = implementation_class(implementation)(run, CPU)
+        for step in range(WARMUP):
+            model.train_step(batches.train(step))
+        measured = profile(model, batches, steps=1)
+        found.append((measured.model_dump(), vars(modelled(run, model.sharding(), dist.get_rank()))))
+    return found
+
+
+def check_model(world: World, cases: list[tuple[str, int, str]]) -> None:
+    for rank, of_rank in enumerate(world.run(beside_the_model, cases, deadline_s=240)):
+        for case, (measured, model) in zip(cases, of_rank, strict=True):
+            at_peak, expected = measured["at_peak"], model["at_peak"]
+            for category in LASTING:
+                assert at_peak[category] == pytest.approx(expected[category], rel=0.01), (
+                    case,
+                    rank,
+                    category,
+                )
+            rest, rest_expected = (sum(of[c] for c in PASSING) for of in (at_peak, expected))
+            # The issue's 10 %. What is missing is a few KiB: lengths, splits, one number here and there.
+            assert rest == pytest.approx(rest_expected, rel=0.1), (case, rank)
+
+
+THREE = ("dlrm_small", "movielens_100k", "smoke")
+
+
+def test_measured_is_modelled_at_two_ranks(world: Callable[[int], World]) -> None:
+    cases = [(name, groups, "table_wise") for name in THREE for groups in (1, 2)]
+    check_model(world(2), [*cases, ("smoke", 1, "row_wise"), ("smoke", 1, "column_wise")])
+
+
+@pytest.mark.slow
+def test_measured_is_modelled_at_four_ranks(world: Callable[[int], World]) -> None:
+    kinds = ("table_wise", "row_wise", "column_wise")
+    check_model(world(4), [(name, groups, kind) for name in THREE for groups in (1, 2, 4) for kind in kinds])
