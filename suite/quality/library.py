@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import json
 import secrets
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
@@ -78,6 +79,8 @@ class Experiment:
         Raises:
             RunFailed: see ``save``.
         """
+        with suppress(OSError):  # where the experiment itself is gone, writing says so
+            (self.path / KEPT).mkdir(exist_ok=True)
         self._write(f"{KEPT}/{name}.json", json.dumps(content, indent=1, allow_nan=False))
 
     def kept(self, name: str) -> dict[str, Any] | None:
@@ -108,7 +111,6 @@ class Experiment:
 
     def _write(self, name: str, text: str) -> None:
         try:
-            (self.path / name).parent.mkdir(exist_ok=True)
             write_whole(self.path / name, text + "\n")
         except OSError as error:
             raise RunFailed(
