@@ -16,7 +16,7 @@ from suite.spec import RunSpec
 from suite.statistics import Interval, median_interval
 from suite.store import RECORD
 
-QUALITY = ("auc", "normalized_entropy", "log_loss")
+QUALITY = ("auc", "normalized_entropy", "log_loss", "calibration_error")
 
 
 def summary(record: RunRecord | None, metric: str) -> Interval | None:
