@@ -12,6 +12,7 @@ numpy's arrays, Python itself), and on a CPU blocks that only C++ holds and that
 from __future__ import annotations
 
 import gc
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, ClassVar
@@ -121,19 +122,21 @@ class MemoryCapture:
 def _reached(device: torch.device) -> dict[int, int]:
     """Sizes by address of the storages on a device that Python's objects reach and PyTorch allocated."""
     found: dict[int, int] = {}
-    for thing in gc.get_objects():
-        # Not isinstance, which asks the object: some are proxies that answer with a warning.
-        if not issubclass(type(thing), torch.Tensor):
-            continue
-        try:
-            if thing.device != device or thing.layout != torch.strided:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of deprecated kinds of tensors, when they are looked at
+        for thing in gc.get_objects():
+            # Not isinstance, which asks the object: some are proxies that answer with a warning.
+            if not issubclass(type(thing), torch.Tensor):
                 continue
-            storage = thing.untyped_storage()
-            # Memory that PyTorch only borrows, numpy's, cannot be resized.
-            if storage.resizable() and storage.nbytes():
-                found[storage.data_ptr()] = storage.nbytes()
-        except (RuntimeError, NotImplementedError):
-            continue  # a wrapper around other tensors, or one without storage
+            try:
+                if thing.device != device or thing.layout != torch.strided:
+                    continue
+                storage = thing.untyped_storage()
+                # Memory that PyTorch only borrows, numpy's, cannot be resized.
+                if storage.resizable() and storage.nbytes():
+                    found[storage.data_ptr()] = storage.nbytes()
+            except (RuntimeError, NotImplementedError):
+                continue  # a wrapper around other tensors, or one without storage
     return found
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -110,6 +111,8 @@ def beside_the_model(cases: list[tuple[str, int, str]]) -> list[tuple[dict[str, 
             model.train_step(batches.train(step))
         measured = profile(model, batches, steps=1)
         found.append((measured.model_dump(), vars(modelled(run, model.sharding(), dist.get_rank()))))
+        del model
+        gc.collect()  # or it is the next one's ``other``
     return found
 
 
