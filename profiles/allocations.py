@@ -149,9 +149,6 @@ def account(
         steps: start and end of each.
         marks: of the thread that takes the steps.
         before: bytes that were there before the events and after them.
-
-    Raises:
-        ValueError: there is no step.
     """
     unseen = [sum(start <= moment < end for moment in lost) for start, end in steps]
     looked_at = [step for step, count in zip(steps, unseen, strict=True) if count == min(unseen)]
@@ -159,6 +156,8 @@ def account(
     changes = sorted(
         [(block.start, block.size, block.category) for block in found]
         + [(block.end, -block.size, block.category) for block in found if block.end is not None]
+        # A step that allocates nothing has what it begins with.
+        + [(start, 0, "other") for start, _ in looked_at]
     )
     moments: list[tuple[int, dict[str, int]]] = []
     for time, size, category in changes:
@@ -177,8 +176,6 @@ def account(
             peaks[component] = held
         for c in CATEGORIES:
             largest[c] = max(largest[c], held[c])
-    if not peaks:
-        raise ValueError("no step has an allocation")
     at = max(peaks, key=lambda component: sum(peaks[component].values()))
     return MemoryProfile(
         at_peak=peaks[at],

@@ -110,6 +110,8 @@ def test_a_block_that_is_older_than_the_events_is_not_theirs() -> None:
     assert account(found, lost, STEPS, Marks([], []), {}).allocated_peak == 8
 
 
-def test_no_allocation_in_any_step() -> None:
-    with pytest.raises(ValueError, match="no step has an allocation"):
-        account([], [], STEPS, Marks([], []), {})
+def test_a_step_that_allocates_nothing_has_what_it_begins_with() -> None:
+    found, lost = blocks([Event(105, 1, 8, "activations")], [], ENDS)
+    profile = account(found, lost, STEPS, Marks([], []), {"dense_parameters": 3})
+    assert profile.at_peak == NOTHING | {"dense_parameters": 3, "activations": 8}
+    assert profile.by_component == {"other": profile.at_peak}

@@ -129,6 +129,9 @@ def check_model(world: World, cases: list[tuple[str, int, str]]) -> None:
             rest, rest_expected = (sum(of[c] for c in PASSING) for of in (at_peak, expected))
             # The 10 %. What is missing is a few KiB: lengths, splits, one number here and there.
             assert rest == pytest.approx(rest_expected, rel=0.1), (case, rank)
+            for category in PASSING:
+                apart = abs(at_peak[category] - expected[category])
+                assert apart < 0.1 * rest, (case, rank, category)
 
 
 THREE = ("dlrm_small", "movielens_100k", "smoke")
