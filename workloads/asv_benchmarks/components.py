@@ -2,14 +2,15 @@
 
 from suite.components import COMPONENTS
 
-from .support.benchmark import Benchmark as _Benchmark
-from .support.benchmark import for_each_workload, metric
+from .support.benchmark import Benchmark, for_each_workload, metric
 
 
-class _Components(_Benchmark):
+class Components(Benchmark):
+    """Times of one step; the exposed ones add up to it."""
+
     axis = ("component", COMPONENTS)
     track_exposed_ms = metric("components.{}.exposed_ms", "exposed: the step waited for it")
     track_busy_ms = metric("components.{}.busy_ms", "busy: it was at work")
 
 
-globals().update(for_each_workload(_Components))
+globals().update(for_each_workload(Components))

@@ -2,15 +2,16 @@
 
 from suite.metrics import METRICS
 
-from .support.benchmark import Benchmark as _Benchmark
-from .support.benchmark import for_each_workload, metric
+from .support.benchmark import Benchmark, for_each_workload, metric
 
 _FAMILY = "memory."
 
 
-class _Memory(_Benchmark):
+class Memory(Benchmark):
+    """Bytes on one rank; n/a where a category is not measured."""
+
     axis = ("category", tuple(name.removeprefix(_FAMILY) for name in METRICS if name.startswith(_FAMILY)))
     track_bytes = metric("memory.{}")
 
 
-globals().update(for_each_workload(_Memory))
+globals().update(for_each_workload(Memory))

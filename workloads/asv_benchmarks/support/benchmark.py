@@ -1,16 +1,19 @@
 """What makes a benchmark of a metric, and a class of benchmarks for each workload.
 
-asv takes lower for better, in ``asv compare``, ``asv continuous`` and its list of regressions, and cannot be told
-otherwise. So whatever is better when higher says so at the end of its name, is left out of the list of
+asv takes lower for better, in ``asv compare``, ``asv continuous`` and its list of regressions, and cannot be
+told otherwise. So whatever is better when higher says so at the end of its name, is left out of the list of
 regressions (``asv.conf.json``), and has a twin beside it that is better when lower.
 """
 
 from __future__ import annotations
 
+import functools
+import inspect
 import itertools
 import math
 import re
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, ClassVar
 
@@ -31,18 +34,18 @@ HIGHER = "_higher_is_better"
 Value = float | dict[str, Any]
 
 
-class Benchmark:
+class Benchmark(ABC):
     """Base of a family: a figure at every T and layout, and along one more axis where it has several.
 
+    Abstract, as asv runs every class that is not, also one that a module only imports.
+
     Attributes:
-        workload: as the command line takes it.
         version: the workload's spec hash: figures of a changed workload start a new series.
         axis: name and values of a third parameter.
         scaling: whether the global batch or the batch per rank is kept from T to T.
         launches_needed: how many configurations one figure may have to wait for.
     """
 
-    workload: ClassVar[str]
     version: ClassVar[str]
     axis: ClassVar[tuple[str, tuple[str, ...]] | None] = None
     scaling: ClassVar[Scaling] = "strong"
@@ -53,6 +56,11 @@ class Benchmark:
     param_names: ClassVar[list[str]]
     skip_params: ClassVar[list[tuple[Any, ...]]]
     timeout: ClassVar[float]
+
+    @property
+    @abstractmethod
+    def workload(self) -> str:
+        """As the command line takes it."""
 
     def setup_cache(self) -> Session:
         """Once a call of asv: asv takes the same source line for the same cache, in whichever class."""
@@ -96,7 +104,9 @@ def metric(name: str, title: str | None = None) -> Callable[..., Value]:
     return track
 
 
-def described(title: str, unit: str, direction: Direction) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def described(
+    title: str, unit: str, direction: Direction
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Gives a benchmark what asv shows and keeps of it: ``benchmarks.json`` has the direction, too."""
 
     def describe(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -115,7 +125,10 @@ def for_each_workload(family: type[Benchmark]) -> dict[str, type[Benchmark]]:
         ConfigError: there is no such size or workload.
     """
     size = sizes.chosen()
-    axes: dict[str, tuple[Any, ...]] = {"world_size": size.world_sizes[family.scaling], "layout": size.layouts}
+    axes: dict[str, tuple[Any, ...]] = {
+        "world_size": size.world_sizes[family.scaling],
+        "layout": size.layouts,
+    }
     if family.axis is not None:
         axes[family.axis[0]] = family.axis[1]
     impossible = [p for p in itertools.product(*axes.values()) if not p[1].fits(p[0])]
@@ -123,10 +136,16 @@ def for_each_workload(family: type[Benchmark]) -> dict[str, type[Benchmark]]:
     for workload in size.workloads:
         spec = load_workload(workload)
         name = re.sub(r"\W", "_", spec.name)
+        figures = {
+            track: _of_workload(spec.name, function)
+            for track, function in inspect.getmembers(family, inspect.isfunction)
+            if track.startswith("track_")
+        }
         made[name] = type(
             name,
             (family,),
             {
+                **figures,
                 "__doc__": family.__doc__,
                 "__module__": family.__module__,
                 "workload": workload,
@@ -139,3 +158,14 @@ def for_each_workload(family: type[Benchmark]) -> dict[str, type[Benchmark]]:
             },
         )
     return made
+
+
+def _of_workload(workload: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    """The same benchmark under a title that names the workload: the page shows titles alone."""
+
+    @functools.wraps(function)
+    def track(*given: Any) -> Any:
+        return function(*given)
+
+    track.pretty_name = f"{workload}: {function.pretty_name}"  # type: ignore[attr-defined]
+    return track

@@ -31,6 +31,8 @@ from .sizes import Configuration
 
 #: What ``sparse2d`` says while it runs, of all configurations of the call: asv itself shows nothing of it.
 PROGRESS = ROOT / ".asv" / "progress.log"
+#: The checkout that is measured. It need not be ours: asv runs today's benchmarks on older commits.
+SUITE = Path(suite.__file__).resolve().parents[1]
 #: Seconds for a run that is over its limit to keep its record.
 GRACE_S = 30.0
 
@@ -54,12 +56,11 @@ def open_session() -> Session:
     Raises:
         ConfigError: the suite that is run is in no git checkout.
     """
-    root = Path(suite.__file__).resolve().parents[1]
-    commit, dirty = git_state(root)
+    commit, dirty = git_state(SUITE)
     if commit is None:
         raise ConfigError(
             "commit",
-            str(root),
+            str(SUITE),
             "this is no git checkout, and asv keeps results by commit.",
             "Clone the repository, or run `sparse2d sweep`, which needs no commit.",
         )
@@ -87,7 +88,8 @@ def measured(session: Session, configuration: Configuration) -> Measured:
 def _run(session: Session, configuration: Configuration) -> Measured:
     size, layout = sizes.chosen(), configuration.layout
     document, why_not = _called(
-        [*configuration.arguments(), "--launches", str(size.launches), "--runs", str(ROOT / "runs")], size.limit_s
+        [*configuration.arguments(), "--launches", str(size.launches), "--runs", str(ROOT / "runs")],
+        size.limit_s,
     )
     record = None if document.get("record") is None else (Path.cwd() / document["record"]).resolve()
     metrics: dict[str, list[float]] = {}
@@ -127,6 +129,7 @@ def _called(arguments: list[str], limit_s: float) -> tuple[dict[str, Any], str |
             stdout=subprocess.PIPE,
             stderr=progress,
             text=True,
+            env=os.environ | {"PYTHONPATH": str(SUITE)},
             preexec_fn=partial(die_with_parent, os.getpid()),
         )
         try:

@@ -27,9 +27,9 @@ class Measured:
     Attributes:
         session: the call of asv that measured it.
         created: ISO 8601, UTC.
-        workload, spec_hash, scaling, implementation, world_size, replica_groups, placement, sync_interval: what
-            was run.
-        dirty: the checkout that was run had uncommitted changes, so the commit does not say what was measured.
+        workload, spec_hash, scaling, implementation, world_size, replica_groups, placement, sync_interval:
+            what was run.
+        dirty: the checkout had uncommitted changes, so the commit does not say what was measured.
         record: path of ``record.json`` from the root of the checkout; None where nothing was launched.
         flags: of the record's environment.
         error: why it failed; None where it did not.
@@ -64,7 +64,10 @@ def read(commit: str) -> dict[str, Measured]:
         document: dict[str, Any] = json.loads(path_of(commit).read_text(encoding="utf-8"))
     except FileNotFoundError:
         return {}
-    return {name: Measured(**found) for name, found in document["configurations"].items()}
+    return {
+        name: Measured(**found | {"flags": tuple(found["flags"])})
+        for name, found in document["configurations"].items()
+    }
 
 
 def keep(commit: str, name: str, measured: Measured) -> None:

@@ -12,7 +12,7 @@ from .sizes import ONE_D, Layout
 
 
 def efficiency(speed: float, speed_of_one: float, world_size: int) -> float:
-    """Samples per second of T ranks over T times those of one rank: 1 is ideal, in weak and strong scaling."""
+    """Samples per second of T ranks over T times those of one: 1 is ideal, in weak and strong scaling."""
     return speed / (world_size * speed_of_one)
 
 
@@ -41,7 +41,9 @@ class Scaling(Benchmark):
         return 1 / self.track_efficiency_higher_is_better(session, world_size, layout)
 
     @described("speed over 1D at the same T", "ratio", "higher")
-    def track_speed_over_1d_higher_is_better(self, session: Session, world_size: int, layout: Layout) -> float:
+    def track_speed_over_1d_higher_is_better(
+        self, session: Session, world_size: int, layout: Layout
+    ) -> float:
         """Above 1 where the layout is faster than TorchRec's own 1D."""
         return _speed(self.configuration(session, world_size, layout)) / _speed(
             self.configuration(session, world_size, ONE_D)

@@ -10,6 +10,7 @@ import os
 import shlex
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Literal
 
 from suite.catalog import load_workload
@@ -146,9 +147,9 @@ def full() -> Size:
 
 
 def cluster() -> Size:
-    """As ``full``, as far as the ranks go: those of the Slurm allocation it is called in, else this machine's.
+    """As many ranks as the Slurm allocation has that it is called in, else as this machine can run.
 
-    ``cluster:R`` says how many ranks there are, where the launcher asks for them itself.
+    ``cluster:R`` says how many there are, where the launcher asks for them itself.
     """
     most = ranks()
     return Size(
@@ -211,7 +212,7 @@ def _setting() -> tuple[str, str | None]:
 
 def _on_gpus() -> bool:
     given = options()
-    return ("--device", "cuda") in zip(given, given[1:], strict=False) or "--device=cuda" in given
+    return ("--device", "cuda") in pairwise(given) or "--device=cuda" in given
 
 
 def _up_to(most: int) -> tuple[int, ...]:
@@ -228,4 +229,4 @@ def _variants(most: int) -> tuple[Layout, ...]:
     if most < 4:
         return ()
     other = "contiguous" if _PLACEMENT == "interleaved" else "interleaved"
-    return Layout(_REFERENCE, 2, placement=other), Layout(_REFERENCE, 2, sync_interval=8)
+    return Layout(_REFERENCE, 2, placement=other), Layout(_REFERENCE, 2, sync_interval=4)
