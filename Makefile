@@ -16,7 +16,7 @@ PIP     := $(BIN)/python -m pip install --quiet --disable-pip-version-check $(PI
 FBGEMM  := $(if $(filter cuda,$(DEVICE)),fbgemm-gpu,fbgemm-gpu-cpu)
 OTHER   := $(if $(filter cuda,$(DEVICE)),fbgemm-gpu-cpu,fbgemm-gpu)
 
-.PHONY: setup bench bench-page bench-overhead test test-oracle test-slow lint format schema clean
+.PHONY: setup bench bench-page bench-overhead microbench test test-oracle test-slow lint format schema clean
 
 setup: $(READY)
 
@@ -47,6 +47,10 @@ bench-page: setup
 bench-overhead: setup
 	$(BIN)/python -m benchmarks.overhead
 	$(BIN)/python -m benchmarks.virtual
+
+# The small pieces by pytest-benchmark, kept in .benchmarks and compared with the last time.
+microbench: setup
+	$(BIN)/python -m pytest benchmarks/micro --benchmark-autosave --benchmark-compare
 
 test: setup lint
 	$(BIN)/python -m pytest -m 'not slow'
