@@ -36,7 +36,9 @@ class Checkout:
     root: Path
     home: Path
 
-    def python(self, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    def python(
+        self, *arguments: str, hang_s: float = HANG_S, **variables: str
+    ) -> subprocess.CompletedProcess[str]:
         """A module of the copy, run in it."""
         inherited = {k: v for k, v in os.environ.items() if not k.startswith(("SPARSE2D_", "PYTHONPATH"))}
         return subprocess.run(
@@ -45,7 +47,7 @@ class Checkout:
             env=inherited | {"HOME": str(self.home), "SPARSE2D_ASV_SIZE": "smoke"} | variables,
             capture_output=True,
             text=True,
-            timeout=HANG_S,
+            timeout=hang_s,
             check=False,
         )
 

@@ -70,6 +70,7 @@ class Benchmark(ABC):
         """Runs the configuration, where no other metric has done so."""
         # Whatever fails is told by its message; where in this file it was raised helps nobody.
         sys.tracebacklimit = 0
+        session.check_version(type(self).__name__, self.version)
         self.configuration(session, world_size, layout)
 
     def configuration(self, session: Session, world_size: int, layout: Layout) -> Measured:

@@ -12,7 +12,8 @@ import secrets
 import signal
 import subprocess
 import sys
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -39,11 +40,30 @@ GRACE_S = 30.0
 
 @dataclass(frozen=True)
 class Session:
-    """One call of asv. ``commit`` and ``dirty`` are of the checkout that is run, which need not be ours."""
+    """One commit in one call of asv.
+
+    Attributes:
+        id: unlike that of any other call.
+        commit, dirty: of the checkout that is run, which need not be ours.
+        versions: under which version asv keeps the figures of each workload: it asks once a call.
+    """
 
     id: str
     commit: str
     dirty: bool
+    versions: Mapping[str, str] = field(default_factory=dict)
+
+    def check_version(self, workload: str, version: str) -> None:
+        """Refuses figures that asv would keep as those of another workload.
+
+        Raises:
+            ConfigurationFailed: at this commit the workload is another one than where asv began.
+        """
+        if (kept := self.versions.get(workload, version)) != version:
+            raise ConfigurationFailed(
+                f"{workload} is another workload at commit {self.commit[:8]} (spec {version}) than where asv "
+                f"asked (spec {kept}). Run that commit in a call of its own, so that a new series begins."
+            )
 
 
 class ConfigurationFailed(Exception):
@@ -66,7 +86,17 @@ def open_session() -> Session:
         )
     PROGRESS.parent.mkdir(exist_ok=True)
     PROGRESS.write_text("")
-    return Session(f"{utc_now()}-{secrets.token_hex(3)}", commit, bool(dirty))
+    return Session(f"{utc_now()}-{secrets.token_hex(3)}", commit, bool(dirty), _versions())
+
+
+def _versions() -> dict[str, str]:
+    """By the workload's class, as asv has them in its ``benchmarks.json``."""
+    try:
+        known: dict[str, Any] = json.loads((ROOT / ".asv" / "results" / "benchmarks.json").read_text())
+    except FileNotFoundError:
+        return {}
+    found = (one for one in known.values() if isinstance(one, dict))
+    return {one["name"].split(".")[-2]: one["version"] for one in found}
 
 
 def measured(session: Session, configuration: Configuration) -> Measured:

@@ -133,6 +133,22 @@ def test_one_that_takes_too_long_fails_with_the_reason(program, monkeypatch):
     assert time.monotonic() - began < measuring.GRACE_S
 
 
+def test_a_workload_that_was_another_one_at_a_commit_is_not_kept_under_this_ones_version(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setattr(measuring, "ROOT", tmp_path)
+    results = tmp_path / ".asv" / "results"
+    results.mkdir(parents=True)
+    name = "quality.smoke.track_normalized_entropy"
+    known = {name: {"name": name, "version": "aaaa"}, "version": 2}
+    (results / "benchmarks.json").write_text(json.dumps(known))
+    now = Session("first", COMMIT, False, measuring._versions())
+    now.check_version("smoke", "aaaa")
+    now.check_version("dlrm_small", "bbbb")
+    with pytest.raises(ConfigurationFailed, match="another workload at commit 01234567"):
+        now.check_version("smoke", "bbbb")
+
+
 def test_without_a_git_checkout_there_is_nothing_to_keep_results_by(tmp_path, monkeypatch):
     monkeypatch.setattr(measuring, "SUITE", tmp_path)
     with pytest.raises(ConfigError, match="no git checkout") as caught:
