@@ -16,7 +16,7 @@ PIP     := $(BIN)/python -m pip install --quiet --disable-pip-version-check $(PI
 FBGEMM  := $(if $(filter cuda,$(DEVICE)),fbgemm-gpu,fbgemm-gpu-cpu)
 OTHER   := $(if $(filter cuda,$(DEVICE)),fbgemm-gpu-cpu,fbgemm-gpu)
 
-.PHONY: setup bench bench-page bench-overhead microbench test test-oracle test-slow lint format schema clean
+.PHONY: setup bench bench-page bench-overhead microbench test test-oracle test-slow lint gate format schema clean
 
 setup: $(READY)
 
@@ -52,8 +52,12 @@ bench-overhead: setup
 microbench: setup
 	$(BIN)/python -m pytest benchmarks/micro --benchmark-autosave --benchmark-compare
 
-test: setup lint
+test: setup lint gate
 	$(BIN)/python -m pytest -m 'not slow'
+
+# This project's own deterministic figures and a quick parity, against expected values. RENEW=--renew writes them.
+gate: setup
+	$(BIN)/sparse2d gate --plan ci/self.toml --expected ci/expected.json --runs $(RUNS) $(RENEW)
 
 # The whole matrix of sharding types, layouts, optimizers and sync schedules against the oracle.
 test-oracle: setup

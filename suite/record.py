@@ -149,6 +149,9 @@ class QualityRecord(Frozen):
     samples: Count
     base_rate: Share
     auc: Share | None
+    #: 95 % by DeLong: what another sample of as many would bring. Not what another training would.
+    auc_low: Share | None = None
+    auc_high: Share | None = None
     log_loss: float
     normalized_entropy: float | None
     calibration: float | None

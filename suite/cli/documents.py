@@ -29,7 +29,7 @@ MEMORY = (
     "reserved_peak",
     "process",
 )
-QUALITY = ("auc", "normalized_entropy", "log_loss")
+QUALITY = ("auc", "normalized_entropy", "log_loss", "calibration_error")
 
 
 def summary(record: RunRecord | None, metric: str) -> Interval | None:

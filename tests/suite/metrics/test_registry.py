@@ -24,6 +24,7 @@ NAMES = {
     "auc",
     "normalized_entropy",
     "log_loss",
+    "calibration_error",
     "profiling_cost",
     *(f"components.{component}.{figure}" for component in COMPONENTS for figure in ("busy_ms", "exposed_ms")),
     *(
