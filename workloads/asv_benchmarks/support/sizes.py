@@ -21,6 +21,7 @@ from suite.spec import LayoutSpec, RunSpec
 
 SIZE_VARIABLE = "SPARSE2D_ASV_SIZE"
 #: Further options of ``sparse2d run``, for every configuration: the device, the launcher and what it needs.
+#: An implementation among them takes the place of the reference in 2D.
 OPTIONS_VARIABLE = "SPARSE2D_ASV_OPTIONS"
 
 Scaling = Literal["strong", "weak"]
@@ -98,6 +99,7 @@ def sweep_arguments(together: Sequence[Configuration]) -> list[str]:
         *("--world-sizes", listed({c.world_size for c in together})),
         *("--replica-groups", listed({c.layout.replica_groups for c in together})),
         *("--scaling", together[0].scaling),
+        *("--implementation", _in_2d()),
     ]
 
 
@@ -131,7 +133,7 @@ class Size:
         and intervals, and no second implementation: those are run one by one.
         """
         plain = [
-            layout for layout in self.layouts if layout in (ONE_D, Layout(_REFERENCE, layout.replica_groups))
+            layout for layout in self.layouts if layout in (ONE_D, Layout(_in_2d(), layout.replica_groups))
         ]
         if one.layout not in plain:
             return [one]
@@ -214,8 +216,8 @@ def chosen() -> Size:
 
 
 def options() -> list[str]:
-    """Further options of ``sparse2d run``, from ``SPARSE2D_ASV_OPTIONS``."""
-    return shlex.split(os.environ.get(OPTIONS_VARIABLE, ""))
+    """Further options of ``sparse2d run`` and ``sweep``, from ``SPARSE2D_ASV_OPTIONS``."""
+    return _parsed()[1]
 
 
 def ranks() -> int:
@@ -247,12 +249,29 @@ def _on_gpus() -> bool:
     return ("--device", "cuda") in pairwise(given) or "--device=cuda" in given
 
 
+def _in_2d() -> str:
+    return _parsed()[0] or _REFERENCE
+
+
+def _parsed() -> tuple[str | None, list[str]]:
+    """The implementation that is asked for, and the other options."""
+    implementation, others = None, []
+    words = iter(shlex.split(os.environ.get(OPTIONS_VARIABLE, "")))
+    for word in words:
+        name, separator, value = word.partition("=")
+        if name == "--implementation":
+            implementation = value if separator else next(words, None)
+        else:
+            others.append(word)
+    return implementation, others
+
+
 def _up_to(most: int) -> tuple[int, ...]:
     return tuple(2**i for i in range(most.bit_length()))
 
 
 def _layouts(most: int) -> tuple[Layout, ...]:
-    two_d = [_REFERENCE, *(["torchrec_dmp_collection"] if _on_gpus() else [])]
+    two_d = dict.fromkeys([_in_2d(), *(["torchrec_dmp_collection"] if _on_gpus() else [])])
     return (ONE_D, *(Layout(i, m) for i in two_d for m in _up_to(most)[1:]))
 
 
@@ -261,4 +280,4 @@ def _variants(most: int) -> tuple[Layout, ...]:
     if most < 4:
         return ()
     other = "contiguous" if _PLACEMENT == "interleaved" else "interleaved"
-    return Layout(_REFERENCE, 2, placement=other), Layout(_REFERENCE, 2, sync_interval=4)
+    return Layout(_in_2d(), 2, placement=other), Layout(_in_2d(), 2, sync_interval=4)

@@ -97,6 +97,17 @@ def test_on_gpus_there_are_as_many_ranks_and_torchrecs_own_2d(monkeypatch):
     ]
 
 
+@pytest.mark.parametrize(
+    "given", ["--implementation mine:Two --device cpu", "--device cpu --implementation=mine:Two"]
+)
+def test_ones_own_implementation_takes_the_place_of_the_reference(given, monkeypatch):
+    monkeypatch.setenv(sizes.OPTIONS_VARIABLE, given)
+    assert [repr(layout) for layout in sizes.smoke().layouts] == ["1D baseline_1d", "2D mine:Two M=2"]
+    assert sizes.options() == ["--device", "cpu"]
+    swept = sizes.sweep_arguments(sizes.smoke().beside(Configuration("smoke", "strong", 2, ONE_D)))
+    assert swept[-2:] == ["--implementation", "mine:Two"]
+
+
 def test_placement_is_told_apart_only_where_it_differs():
     other = Layout("reference_2d", 2, placement="contiguous")
     assert other.fits(4)
