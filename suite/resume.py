@@ -26,7 +26,7 @@ from suite.store import RunFolder, is_going_on, reopen, runs_of
 #: Facts of an environment that may change between two calls of one command: a run makes the folder that makes
 #: the checkout dirty, and network interfaces come and go.
 #: Kinds of error of a run that did not fail, but was ended: by the user, or by Slurm.
-_ENDED = ("interrupted", "cancelled", "time_limit", "preempted", "node_failed")
+ENDED = ("interrupted", "cancelled", "time_limit", "preempted", "node_failed")
 _PASSING = ("flags", "git_dirty", "network.")
 
 
@@ -73,7 +73,7 @@ def earlier(run: RunSpec, runs_dir: Path, environment: EnvironmentRecord) -> Kep
         if record.status == "complete" and not path.name.startswith("."):
             return Kept(record, path)
     for path, record in sorted(alike, key=lambda found: len(found[1].launches), reverse=True):
-        was_ended = record.status == "complete" or (record.error is not None and record.error.kind in _ENDED)
+        was_ended = record.status == "complete" or (record.error is not None and record.error.kind in ENDED)
         if was_ended and (folder := reopen(path, environment.flags)) is not None:
             return folder
     return None

@@ -35,6 +35,7 @@ from suite.launchers.slurm_commands import (
     submit,
     why_ended,
 )
+from suite.resume import ENDED
 from suite.session import Outcome, check
 from suite.spec import Frozen, RunSpec
 from suite.store import RECORD, read
@@ -231,6 +232,23 @@ def _follow(
     return [job.outcomes[place] for place in range(len(job.runs))]
 
 
+def _explained(job: _Followed, error: ErrorReport | None) -> ErrorReport | None:
+    """What ended a run, in Slurm's last word: the job itself could not know it yet."""
+    if error is None or error.kind not in ENDED or error.kind == "interrupted":
+        return error
+    deadline = time.monotonic() + CANCELLED_S
+    while time.monotonic() < deadline:
+        with suppress(SlurmError):
+            if job_state(job.id).is_over:
+                break
+        time.sleep(LOOK_S / 4)
+    if (why := why_ended(job.id)) is None or error.kind == why[0]:
+        return error
+    return error.model_copy(
+        update={"kind": why[0], "message": f"{why[1]}: {error.message}", "remedy": f"{error.remedy} {RESUME}"}
+    )
+
+
 def _look(job: _Followed) -> JobState | None:
     """The job's state; None when the controller has known nothing of it for too long."""
     while True:
@@ -299,7 +317,8 @@ def _outcome(job: _Followed, told: dict[str, Any]) -> Outcome:
         deadline = time.monotonic() + SHARED_FILES_S
         while not (path / RECORD).exists() and time.monotonic() < deadline:
             time.sleep(LOOK_S)
-        record = read(path / RECORD)
+        error = _explained(job, error)
+        record = read(path / RECORD).model_copy(update={"error": error})
     return Outcome(job.runs[told["place"]], record, path, error, told["kept"])
 
 

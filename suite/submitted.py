@@ -17,7 +17,7 @@ from typing import Any
 from suite import session
 from suite.errors import ConfigError, ErrorReport
 from suite.launchers.base import Progress, Stopped
-from suite.launchers.slurm_commands import why_told_to_end
+from suite.launchers.slurm_commands import why_ended
 from suite.submission import JOB, TOLD, SubmittedJob
 
 
@@ -67,7 +67,8 @@ def main(folder: Path) -> int:
 
 def _on_sigterm(*_: object) -> None:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)  # it is sent more than once
-    raise Stopped(*why_told_to_end(os.environ["SLURM_JOB_ID"]))
+    job = os.environ["SLURM_JOB_ID"]
+    raise Stopped(*(why_ended(job) or ("cancelled", f"Job {job} was told to end")))
 
 
 if __name__ == "__main__":

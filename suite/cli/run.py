@@ -63,7 +63,7 @@ def run(
       sparse2d run my_tables.toml --world-size 2 --launches 5 --json
       sparse2d run smoke --checkpoint kept --checkpoint-every 20
       sparse2d run smoke --start-from kept/step00000020 --world-size 2
-      sparse2d run smoke --world-size 8 --ranks-per-host 4 --launcher slurm --slurm-partition batch
+      sparse2d run smoke --world-size 8 --launcher slurm --slurm-nodes 2
       sparse2d run smoke --implementation my_package.my_file:MyImplementation
     """
     options = slurm.spread(options, world_size)
@@ -98,7 +98,7 @@ def run(
     return Result(
         run_body(spec, record, path) | {"launches_kept": kept},
         show,
-        exit_code=0 if record.status == "complete" else RUN_FAILED,
+        exit_code=0 if outcome.error is None else RUN_FAILED,
         flags=record.environment.flags,
     )
 

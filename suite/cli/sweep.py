@@ -54,7 +54,7 @@ def sweep(
       sparse2d sweep dlrm_small --world-sizes 2,4 --replica-groups 1,2
       sparse2d sweep dlrm_small --scaling weak --json > sweep.json
       sparse2d sweep dlrm_small --launches 5 --resume
-      sparse2d sweep dlrm_small --world-sizes 4,8 --ranks-per-host 4 --launcher slurm --slurm-time 60
+      sparse2d sweep dlrm_small --launcher slurm --slurm-nodes 2 --slurm-time 60
     """
     sizes = whole_numbers(world_sizes, "world_sizes"), whole_numbers(replica_groups, "replica_groups")
     if len(set(workloads)) < len(workloads):

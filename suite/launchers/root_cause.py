@@ -13,7 +13,7 @@ import signal
 from collections.abc import Sequence
 
 from suite.errors import ErrorReport
-from suite.launchers.deadlines import LOST_S, STOPPED_S
+from suite.launchers.deadlines import GONE_S, LOST_S, STOPPED_S
 from suite.launchers.rank_process import RankStatus
 from suite.launchers.reporter import position_text
 
@@ -47,7 +47,9 @@ def is_lost(status: RankStatus, now: float) -> bool:
     watch = status.watch
     if watch is None or status.exit_code is not None:
         return False
-    return watch.gone_at is not None or now - watch.heard_at > LOST_S
+    if watch.gone_at is not None:
+        return now - watch.gone_at > GONE_S
+    return now - watch.heard_at > LOST_S
 
 
 def root_cause(ranks: Sequence[RankStatus], now: float) -> ErrorReport:
@@ -57,7 +59,7 @@ def root_cause(ranks: Sequence[RankStatus], now: float) -> ErrorReport:
     if fallen := [r for r in ranks if fell_by_itself(r)]:
         return _fall(min(fallen, key=_fell_at))
     if lost := [r for r in ranks if is_lost(r, now)]:
-        return _lost(lost, now)
+        return _lost(lost[0], ranks, now)
     if stopped := [r for r in ranks if is_stopped(r, now)]:
         return _stalled(stopped[0], now)
     suffered = [r for r in ranks if fell_with_another(r)]
@@ -154,10 +156,16 @@ def _told_to_end(told: Sequence[RankStatus]) -> ErrorReport:
     )
 
 
-def _lost(lost: Sequence[RankStatus], now: float) -> ErrorReport:
-    first = min(lost, key=lambda r: (r.watch.gone_at or now) if r.watch else now)
+def _lost(first: RankStatus, ranks: Sequence[RankStatus], now: float) -> ErrorReport:
     assert first.watch is not None
-    same_host = [r for r in lost if r.host == first.host]
+    # Those that were heard a heartbeat later than the first are lost, too.
+    same_host = [
+        r
+        for r in ranks
+        if r.host == first.host and r.watch and (r.watch.gone_at or now - r.watch.heard_at > LOST_S / 2)
+    ]
+    first = same_host[0]
+    assert first.watch is not None
     if first.watch.gone_at is not None:
         what = "the connection to what watches it was closed"
         remedy = "Look whether the host is up, and in its kernel's log for processes killed for memory."

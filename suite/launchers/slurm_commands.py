@@ -12,13 +12,9 @@ import re
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 
 #: For a command that asks the controller something, in seconds.
 PATIENCE_S = 20.0
-
-#: A job whose end by its time limit is this near has reached it.
-NEAR_ITS_END_S = 5.0
 
 #: States in which a job has not ended.
 _ALIVE = {"PENDING", "CONFIGURING", "RUNNING", "SUSPENDED", "COMPLETING", "STOPPED", "REQUEUED", "RESIZING"}
@@ -52,13 +48,14 @@ class SlurmError(Exception):
 
 @dataclass(frozen=True)
 class JobState:
-    """A job as ``scontrol`` shows it: its state (``RUNNING``), the reason, its nodes, when it must end."""
+    """A job as ``scontrol`` shows it: its state (``RUNNING``), the reason, its nodes, how long it has run and
+    may, in seconds (None: without limit)."""
 
     state: str
     reason: str
     nodes: str
-    start: datetime | None
-    end: datetime | None
+    run_s: int | None
+    limit_s: int | None
 
     @property
     def is_over(self) -> bool:
@@ -91,8 +88,8 @@ def parse_job(text: str) -> JobState:
         state=fields["JobState"].split("+")[0],
         reason=fields.get("Reason", "").split("_Resv")[0],
         nodes="" if nodes == "(null)" else nodes,
-        start=_time(fields.get("StartTime", "")),
-        end=_time(fields.get("EndTime", "")),
+        run_s=_seconds(fields.get("RunTime", "")),
+        limit_s=_seconds(fields.get("TimeLimit", "")),
     )
 
 
@@ -106,44 +103,39 @@ def job_state(job: str) -> JobState:
 
 
 def why_ended(job: str) -> tuple[str, str] | None:
-    """Why a job has been ended or is being ended: a kind of error, and words; None where it is not.
+    """Why a job was ended, or is being ended: a kind of error, and the beginning of a sentence; None where it
+    was not.
 
-    Slurm's own word where it has one. A job that is over its time or was preempted is still called running
-    while its processes get their SIGTERM; there its end time says it.
+    Until its last process has gone, a job that is ended for any reason is called completing. Over its time it
+    is where it has run for as long as it may; what else it is shows only later.
     """
     try:
         now = job_state(job)
     except SlurmError:
         return None
-    kinds = {
+    if now.state == "COMPLETING":
+        if now.run_s is not None and now.limit_s is not None and now.run_s >= now.limit_s:
+            return "time_limit", f"Job {job} was over its time limit"
+        return "cancelled", f"Job {job} was ended by Slurm (cancelled, preempted, or a node failed)"
+    if now.state in ("NODE_FAIL", "BOOT_FAIL"):
+        down = _nodes_that_are_down()
+        return "node_failed", f"A node of job {job} failed" + (f" (down: {down})" if down else "")
+    return {
         "TIMEOUT": ("time_limit", f"Job {job} was over its time limit"),
         "DEADLINE": ("time_limit", f"Job {job} reached its deadline"),
         "PREEMPTED": ("preempted", f"Job {job} was preempted by another job"),
-        "NODE_FAIL": ("node_failed", f"A node of job {job} failed ({now.nodes})"),
-        "BOOT_FAIL": ("node_failed", f"A node of job {job} did not boot"),
         "CANCELLED": ("cancelled", f"Job {job} was cancelled"),
-        "OUT_OF_MEMORY": ("out_of_memory", f"Job {job} was over its memory limit"),
         "REVOKED": ("cancelled", f"Job {job} was revoked"),
-    }
-    if now.state in kinds:
-        return kinds[now.state]
-    if now.state == "COMPLETING" and now.reason == "NodeDown":
-        return kinds["NODE_FAIL"]
-    return None
+        "OUT_OF_MEMORY": ("out_of_memory", f"Job {job} was over its memory limit"),
+    }.get(now.state)
 
 
-def why_told_to_end(job: str) -> tuple[str, str]:
-    """Why the processes of a job have got SIGTERM; as ``why_ended``."""
-    if (why := why_ended(job)) is not None:
-        return why
+def _nodes_that_are_down() -> str:
     try:
-        end = job_state(job).end
+        nodes = command("sinfo", "--noheader", "--Node", "--states=down", "--format=%N").split()
     except SlurmError:
-        end = None
-    # A job that is over its time is called running until its last process has gone.
-    if end is not None and (end - datetime.now()).total_seconds() < NEAR_ITS_END_S:
-        return "time_limit", f"Job {job} was over its time limit"
-    return "cancelled", f"Job {job} was told to end"
+        return ""
+    return ", ".join(dict.fromkeys(nodes))
 
 
 def submit(options: Sequence[str], script: str, environment: Mapping[str, str]) -> str:
@@ -186,13 +178,15 @@ def command(*words: str, environment: Mapping[str, str] | None = None) -> str:
 
 def complaint(text: str) -> str:
     """What a command complains about, without the prefixes of its lines; each once, in order."""
-    lines = (re.sub(r"^\s*\w+: (error|fatal): ", "", line).strip() for line in text.splitlines())
-    said = [line for line in dict.fromkeys(lines) if line and not line.startswith("slurmstepd: ")]
+    lines = (line.strip() for line in text.splitlines() if not line.startswith("slurmstepd: "))
+    said = [line for line in dict.fromkeys(re.sub(r"^\w+: (error|fatal): ", "", x) for x in lines) if line]
     return "; ".join(said[:3])
 
 
-def _time(text: str) -> datetime | None:
-    try:
-        return datetime.fromisoformat(text)
-    except ValueError:  # Unknown, None
+def _seconds(text: str) -> int | None:
+    """Of ``[days-]hours:minutes:seconds``; None for UNLIMITED and the like."""
+    found = re.fullmatch(r"(?:(\d+)-)?(\d+):(\d+):(\d+)", text)
+    if found is None:
         return None
+    days, hours, minutes, seconds = (int(part or 0) for part in found.groups())
+    return ((days * 24 + hours) * 60 + minutes) * 60 + seconds

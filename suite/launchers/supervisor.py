@@ -61,12 +61,12 @@ def supervise(
 def end(ranks: Sequence[WatchedRank]) -> None:
     """Ends what is left of every rank and of what it started, and reaps it; harmless after a good end."""
     try:
-        if any(rank.status.exit_code is None for rank in ranks):
+        if _any_runs(ranks):
             for rank in ranks:
                 rank.signal_group(signal.SIGTERM)
                 rank.signal_group(signal.SIGCONT)  # a stopped process takes SIGTERM only when it continues
             deadline = time.monotonic() + TERMINATE_S
-            while any(rank.status.exit_code is None for rank in ranks) and time.monotonic() < deadline:
+            while _any_runs(ranks) and time.monotonic() < deadline:
                 time.sleep(0.02)
                 for rank in ranks:
                     rank.look()
@@ -75,6 +75,12 @@ def end(ranks: Sequence[WatchedRank]) -> None:
             rank.dismiss()
         for rank in ranks:
             rank.reap()
+
+
+def _any_runs(ranks: Sequence[WatchedRank]) -> bool:
+    """Whether the end of any can still be heard of."""
+    now = time.monotonic()
+    return any(rank.status.exit_code is None and not is_lost(rank.status, now) for rank in ranks)
 
 
 def _dump_stacks(ranks: Sequence[WatchedRank]) -> None:

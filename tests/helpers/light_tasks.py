@@ -18,10 +18,11 @@ from pathlib import Path
 
 from suite.job import Job, RankOutput, output_file, write_atomically
 from suite.launchers.base import Progress
+from suite.launchers.linux import die_with_parent
 from suite.launchers.remote import Gathering
 from suite.launchers.reporter import Reporter
 from suite.launchers.tasks import GivenUp, TaskLauncher
-from suite.launchers.variables import LAUNCHER_ADDRESS, LAUNCHER_TOKEN, REPORT_FD
+from suite.launchers.variables import LAUNCHER_ADDRESS, LAUNCHER_TOKEN, PARENT_PID, REPORT_FD
 from suite.spec import RunSpec
 from tests.helpers import light_rank
 from tests.helpers.records import succeed
@@ -84,6 +85,7 @@ def _train(job_file: Path, rank: int) -> None:
 def main() -> None:
     """A rank, or a parent."""
     if sys.argv[1] != "launch":
+        die_with_parent(int(os.environ[PARENT_PID]))  # as suite.worker does
         if behaviour := os.environ.get(BEHAVIOUR + os.environ["RANK"]):
             light_rank.main(behaviour)
         _train(Path(sys.argv[1]), int(os.environ["RANK"]))

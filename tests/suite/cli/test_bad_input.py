@@ -141,9 +141,9 @@ WRONG = [
     (["run", TINY, "--launcher", "torchrun"], "launcher", "torchrun", "variables are not there"),
     (["sweep", TINY, "--launcher", "torchrun"], "launcher", "torchrun", "one launch"),
     (["run", TINY, "--slurm-partition", "batch"], "slurm_partition", "batch", "no job is submitted"),
-    (["run", TINY, "--launcher", "slurm", "--slurm-jobs", "many"], "slurm_jobs", "many", "sweep, run"),
-    (["run", TINY, "--launcher", "slurm", "--slurm-options", "'"], "slurm_options", "'", "Close the quotes"),
-    (["run", TINY, "--world-size", "4", "--slurm-nodes", "3"], "slurm_nodes", 3, "divisor of 4"),
+    (["run", TINY, "--launcher", "slurm", "--slurm-jobs", "many"], "slurm_jobs", "many", "no such way"),
+    (["run", TINY, "--launcher", "slurm", "--slurm-options", "'"], "slurm_options", "'", "cannot be split"),
+    (["run", TINY, "--world-size", "4", "--slurm-nodes", "3"], "slurm_nodes", 3, "spread evenly"),
     (
         ["run", TINY, "--world-size", "4", "--slurm-nodes", "2", "--ranks-per-host", "4"],
         "slurm_nodes",
