@@ -92,10 +92,10 @@ def compare(
         _one_configuration(side, records, allow)
     a, b = before[0], after[0]
     facts = {
-        "differences": tuple(_differences(a, b)),
+        "differences": tuple(setting_differences(a, b)),
         "notes": tuple(_notes(before, after)),
     }
-    missing = [s for s, records in (("before", before), ("after", after)) if not _finished(records)]
+    missing = [s for s, records in (("before", before), ("after", after)) if not finished_launches(records)]
     if missing:
         reason = f"no launch finished: {' and '.join(missing)}."
         return Comparison(
@@ -104,7 +104,7 @@ def compare(
             metrics=_unjudged("did_not_run", reason, before, after),
             **facts,
         )
-    unlike = {what: how for what, how in _unlike(a, b).items() if what not in allow}
+    unlike = {what: how for what, how in incomparable_in(a, b).items() if what not in allow}
     if unlike:
         reason = f"{'; '.join(unlike.values())} (--allow {','.join(unlike)} compares them all the same)."
         return Comparison(
@@ -125,10 +125,10 @@ def _one_configuration(side: str, records: Sequence[RunRecord], allow: Collectio
             side, ids, "the same run is named twice.", "Name each run once: its launches are the samples."
         )
     for record in records[1:]:
-        unlike = [how for what, how in _unlike(records[0], record).items() if what not in allow]
+        unlike = [how for what, how in incomparable_in(records[0], record).items() if what not in allow]
         unlike += [
             f"{d.field} is {d.before!r} and {d.after!r}"
-            for d in _differences(records[0], record)
+            for d in setting_differences(records[0], record)
             if d.field not in ("seed", "launches")
         ]
         if unlike:
@@ -140,28 +140,28 @@ def _one_configuration(side: str, records: Sequence[RunRecord], allow: Collectio
             )
 
 
-def _unlike(a: RunRecord, b: RunRecord) -> dict[Allowance, str]:
+def incomparable_in(a: RunRecord, b: RunRecord) -> dict[Allowance, str]:
     """What makes two records incomparable, by the word that allows it."""
     found: dict[Allowance, str] = {}
     if a.spec_hash != b.spec_hash:
         names = [f"{r.run.workload.name} {r.spec_hash}" for r in (a, b)]
         found["spec"] = f"the workloads differ: {names[0]} and {names[1]}"
-    if _device(a) != _device(b):
-        found["device"] = f"the devices differ: {_device(a)} and {_device(b)}"
+    if device_kind(a) != device_kind(b):
+        found["device"] = f"the devices differ: {device_kind(a)} and {device_kind(b)}"
     stacks = [{k: v for k, v in r.environment.versions.items() if k in STACK} for r in (a, b)]
     if stacks[0] != stacks[1]:
         differing = sorted(k for k in STACK if stacks[0].get(k) != stacks[1].get(k))
         found["stack"] = "the stacks differ: " + ", ".join(
             f"{k} {stacks[0].get(k, 'missing')} and {stacks[1].get(k, 'missing')}" for k in differing
         )
-    if all(prints := [_fingerprints(r) for r in (a, b)]) and prints[0] != prints[1]:
+    if all(prints := [fingerprints(r) for r in (a, b)]) and prints[0] != prints[1]:
         found["data"] = f"the data differ: fingerprints {prints[0]} and {prints[1]}"
     if a.provenance != b.provenance:
         found["provenance"] = f"one is {a.provenance}, the other {b.provenance}"
     return found
 
 
-def _device(record: RunRecord) -> str:
+def device_kind(record: RunRecord) -> str:
     """The kind of device: ``cpu``, or ``cuda`` with the models of the GPUs."""
     if record.run.device == "cpu":
         return "cpu"
@@ -169,15 +169,19 @@ def _device(record: RunRecord) -> str:
     return f"cuda ({', '.join(models)})"
 
 
-def _fingerprints(record: RunRecord) -> list[str]:
-    return sorted({str(x.data["fingerprint"]) for x in _finished([record]) if "fingerprint" in x.data})
+def fingerprints(record: RunRecord) -> list[str]:
+    """Of the data that a record's finished launches trained on."""
+    return sorted(
+        {str(x.data["fingerprint"]) for x in finished_launches([record]) if "fingerprint" in x.data}
+    )
 
 
-def _finished(records: Sequence[RunRecord]) -> list[LaunchRecord]:
+def finished_launches(records: Sequence[RunRecord]) -> list[LaunchRecord]:
+    """The launches that count."""
     return [launch for record in records for launch in record.launches if launch.status == "complete"]
 
 
-def _differences(a: RunRecord, b: RunRecord) -> list[Difference]:
+def setting_differences(a: RunRecord, b: RunRecord) -> list[Difference]:
     """Settings and code in which two runs differ, apart from the workload."""
     one, other = (_flat(r.run.model_dump(mode="json", exclude={"workload"})) for r in (a, b))
     return [
@@ -236,7 +240,7 @@ def _notes(before: Sequence[RunRecord], after: Sequence[RunRecord]) -> list[str]
             "the two sides cut columns into unlike numbers of shards, and a row-wise optimizer keeps a "
             "moment for each: their quality compares two optimizers, too"
         )
-    starts = [sorted(x.started for x in _finished(records)) for records in (before, after)]
+    starts = [sorted(x.started for x in finished_launches(records)) for records in (before, after)]
     if all(starts) and (starts[0][-1] <= starts[1][0] or starts[1][-1] <= starts[0][0]):
         notes.append(
             "the two sides ran one after the other, not interleaved: a change of the machine in between "
@@ -280,7 +284,7 @@ def _deterministic(metric: Metric, before: Sequence[RunRecord], after: Sequence[
     def undecided(verdict: Verdict, reason: str) -> Judgement:
         return _undecided(metric, verdict, reason, before, after)
 
-    one, other = _by_seed(metric, before), _by_seed(metric, after)
+    one, other = values_by_seed(metric, before), values_by_seed(metric, after)
     unstable = sorted(seed for side in (one, other) for seed, values in side.items() if len(values) > 1)
     if unstable:
         return undecided(
@@ -299,7 +303,7 @@ def _deterministic(metric: Metric, before: Sequence[RunRecord], after: Sequence[
     return judge_paired(a, b, metric.direction, metric.margin, metric.floor)
 
 
-def _by_seed(metric: Metric, records: Sequence[RunRecord]) -> dict[int, set[float]]:
+def values_by_seed(metric: Metric, records: Sequence[RunRecord]) -> dict[int, set[float]]:
     """The values of each seed that has any: one of them where the metric really is deterministic."""
     found: dict[int, set[float]] = {}
     for record in records:
@@ -315,12 +319,12 @@ def _same_arithmetic(a: RunRecord, b: RunRecord) -> bool:
         environment = record.environment
         return (
             record.spec_hash,
-            _fingerprints(record),
+            fingerprints(record),
             record.run.model_dump(exclude=_NOT_ARITHMETIC),
             environment.cpu_model,
-            _device(record),
+            device_kind(record),
             {k: environment.versions.get(k) for k in STACK},
-            {rank.threads for launch in _finished([record]) for rank in launch.ranks},
+            {rank.threads for launch in finished_launches([record]) for rank in launch.ranks},
         )
 
     return how(a) == how(b) and not _code_differences(a, b)

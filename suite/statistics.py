@@ -80,6 +80,29 @@ def rank_sum_cut(n: int, m: int, alpha: float) -> int:
     The largest c with 2 * P(U <= c - 1) <= alpha, U being the rank-sum statistic of n and m samples of
     one distribution; 0 where there are too few samples for this alpha.
     """
+    counts = _orderings(n, m)
+    total, below, cut = math.comb(n + m, n), 0, 0
+    while 2 * (below + counts[cut]) <= alpha * total:
+        below += counts[cut]
+        cut += 1
+    return cut
+
+
+def rank_sum_tail(before: Sequence[float], after: Sequence[float], direction: Direction) -> float:
+    """Chance that equal sides look as bad for ``after`` as these do: the one-sided exact rank-sum test.
+
+    Equal values count against a difference. 1 / C(n + m, n) where every value of ``after`` is worse than
+    every one of ``before``, which is the least that n and m launches can give.
+    """
+    sign = 1 if direction == "lower" else -1
+    against = sum(sign * (a - b) <= 0 for a in after for b in before)
+    counts = _orderings(len(before), len(after))
+    return sum(counts[: against + 1]) / sum(counts)
+
+
+@functools.cache
+def _orderings(n: int, m: int) -> tuple[int, ...]:
+    """In how many of the C(n + m, n) orderings of two samples the rank-sum statistic is 0, 1, ..., n * m."""
     # Coefficients of the Gaussian binomial: the number of orderings with each value of U.
     counts = [1] + [0] * (n * m)
     for i in range(1, n + 1):
@@ -87,11 +110,7 @@ def rank_sum_cut(n: int, m: int, alpha: float) -> int:
             counts[u] -= counts[u - m - i]
         for u in range(i, n * m + 1):
             counts[u] += counts[u - i]
-    total, below, cut = math.comb(n + m, n), 0, 0
-    while 2 * (below + counts[cut]) <= alpha * total:
-        below += counts[cut]
-        cut += 1
-    return cut
+    return tuple(counts)
 
 
 def launches_needed(alpha: float) -> int:

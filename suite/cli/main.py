@@ -13,7 +13,7 @@ from contextlib import contextmanager
 
 import typer
 
-from suite.cli import ablate, compare, doctor, parity, reproduce, run, selftest, sweep, trace, workloads
+from suite.cli import ablate, compare, doctor, gate, parity, reproduce, run, selftest, sweep, trace, workloads
 from suite.cli.failures import located, relative, report_of, show_error
 from suite.cli.options import with_traced_ranks
 from suite.cli.streams import messages
@@ -36,6 +36,7 @@ app.command("trace")(trace.trace)
 app.command("compare")(compare.compare)
 app.command("parity")(parity.parity)
 app.command("ablate")(ablate.ablate)
+app.command("gate")(gate.gate)
 app.command("reproduce")(reproduce.reproduce)
 
 

@@ -15,10 +15,12 @@ from suite.spec import RunSpec, WorkloadSpec, validated
 # failing test prints here: its old records will no longer be compared with its new ones.
 HASHES = {
     "ctr_zipf": "4ef2fb3f788e9124",
+    "dlrm_criteo_kaggle": "7bd380da17521fb3",
     "dlrm_dcnv2_criteo": "83c8bf58605ba84f",
     "dlrm_small": "d32b374e872a3feb",
     "lm_vocabulary": "ea9bc4bc4545c86b",
     "movielens_100k": "c57b84fc0fc2148c",
+    "planted_clicks": "8d46d9cc4b742743",
     "smoke": "8fe492026404c49f",
 }
 

@@ -9,6 +9,11 @@ and labels are hashes of counters.
 A table's ``pooling_factor`` p is the mean number of ids per sample: floor(p), or one more with
 probability p - floor(p), so that a fractional one gives bags of unlike sizes, some of them empty below 1.
 
+With ``drift_samples`` D the effects of rows drift: that of row r at sample i is cos(a) e1(r) + sin(a) e2(r),
+with a = pi/2 * i / D and two independent effects e1 and e2, so that its variance stays 1 and D samples later
+nothing is left of what it was. ``eval_at`` is the i of the evaluation split: with the number of training
+samples, a model is judged on what comes next.
+
 The run's seed decides the training stream alone. The teacher and the evaluation split follow
 ``teacher_seed``, so that runs with unlike seeds learn the same thing and are judged on the same samples.
 """
@@ -42,6 +47,10 @@ class SyntheticOptions(Frozen):
     bias: Annotated[float, Field(ge=-20, le=20)] = -1.0
     eval_samples: Annotated[int, Field(ge=0, le=2**31)] = 16_384
     teacher_seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
+    #: Training samples in which the rows' effects turn into independent ones; None: they stay.
+    drift_samples: Annotated[int, Field(ge=1, le=2**53)] | None = None
+    #: Where in the drift the evaluation split lies.
+    eval_at: Annotated[int, Field(ge=0, le=2**53)] = 0
 
 
 class SyntheticClicks(DataSource):
@@ -106,12 +115,13 @@ class SyntheticClicks(DataSource):
     def _draw(self, stream: int, start: int, stop: int) -> tuple[Samples, np.ndarray]:
         """The samples and the teacher's click probability of each, [B]."""
         index = np.arange(start, stop)
+        angle = self._angle(stream, index)
         dense, effects = self._dense(stream, index)
         sparse = {}
         for table in self._workload.tables:
             for feature in table.features:
                 ids, lengths = self._ids(key(stream, feature), index, table)
-                effects += self._pooled_effects(table, ids, lengths)
+                effects += self._pooled_effects(table, ids, lengths, angle)
                 sparse[feature] = (ids, lengths)
         log_odds = self._options.bias + self._options.signal * effects / math.sqrt(1 + len(sparse))
         probabilities = 1.0 / (1.0 + np.exp(-log_odds))
@@ -145,10 +155,23 @@ class SyntheticClicks(DataSource):
         drawn = uniform(key(stream, "id"), sample, position)
         return zipf_rank(drawn, table.rows, self._options.zipf_exponent)
 
-    def _pooled_effects(self, table: TableSpec, ids: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+    def _angle(self, stream: int, index: np.ndarray) -> np.ndarray | None:
+        """How far the rows' effects have turned at each sample, [B] in radians; None without drift."""
+        if self._options.drift_samples is None:
+            return None
+        at = np.full(len(index), self._options.eval_at) if stream == self._evaluation else index
+        return at * (math.pi / 2 / self._options.drift_samples)
+
+    def _pooled_effects(
+        self, table: TableSpec, ids: np.ndarray, lengths: np.ndarray, angle: np.ndarray | None
+    ) -> np.ndarray:
         """Effect of one feature on each sample, [B]: the sum over its ids, scaled to variance 1."""
-        effects = standard(key("row effect", self._options.teacher_seed, table.name), ids)
+        teacher = self._options.teacher_seed
+        effects = standard(key("row effect", teacher, table.name), ids)
         bag = np.repeat(np.arange(len(lengths)), lengths)
+        if angle is not None:
+            others = standard(key("drifted row effect", teacher, table.name), ids)
+            effects = np.cos(angle)[bag] * effects + np.sin(angle)[bag] * others
         pooled = np.bincount(bag, weights=effects, minlength=len(lengths))
         return pooled / math.sqrt(table.pooling_factor)
 

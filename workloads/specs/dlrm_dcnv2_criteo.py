@@ -1,9 +1,11 @@
 """DLRM-DCNv2 of MLPerf Training on tables of Criteo's sizes: 26 tables, 214 ids a sample, dim 128.
 
 Rows, multi-hot sizes, layers and optimizer are those of MLPerf's reference (mlcommons/training,
-recommendation_v2/torchrec_dlrm, README, "Running the MLPerf DLRM v2 benchmark"); ids and clicks are not
-Criteo's but synthetic (``workloads.data.synthetic``), so the AUC has nothing to do with MLPerf's target
-of 0.8030.
+recommendation_v2/torchrec_dlrm, README, "Running the MLPerf DLRM v2 benchmark"). By default ids and clicks
+are not Criteo's but synthetic (``workloads.data.synthetic``), so the AUC has nothing to do with MLPerf's
+target of 0.8030. ``data=criteo_1tb`` takes Criteo's own from a folder of yours (``workloads.data.criteo``):
+
+    sparse2d run dlrm_dcnv2_criteo,data=criteo_1tb --data FOLDER
 
 At ``row_factor=1`` the tables hold 204 million rows in 105 GB, with a global batch of 65,536 in MLPerf.
 The default is for a laptop: 1 / 4,000 of the rows of large tables, and a batch of 256. The dense layers
@@ -15,7 +17,6 @@ from __future__ import annotations
 from suite.spec import (
     BatchSpec,
     CrossSpec,
-    DataSpec,
     DenseOptimizerSpec,
     ModelSpec,
     OptimizerSpec,
@@ -23,6 +24,7 @@ from suite.spec import (
     TrainingDefaults,
     WorkloadSpec,
 )
+from workloads.specs._criteo import criteo_data, criteo_name
 from workloads.specs._scaled import scaled_name, scaled_rows
 
 DIM = 128
@@ -37,13 +39,19 @@ LAPTOP_BATCH = 256
 
 
 def dlrm_dcnv2_criteo(
-    row_factor: float = LAPTOP_ROW_FACTOR, global_batch: int = LAPTOP_BATCH
+    row_factor: float = LAPTOP_ROW_FACTOR,
+    global_batch: int = LAPTOP_BATCH,
+    data: str = "synthetic",
+    days: int = 24,
+    lines: str = "published",
+    frequency_threshold: int = 0,
 ) -> WorkloadSpec:
     """MLPerf's DLRM-DCNv2 with its tables' rows times ``row_factor``."""
     name = scaled_name("dlrm_dcnv2_criteo", row_factor, LAPTOP_ROW_FACTOR)
+    name = criteo_name(name, data, days, frequency_threshold)
     return WorkloadSpec(
         name=name if global_batch == LAPTOP_BATCH else f"{name}_batch_{global_batch}",
-        description=f"MLPerf's DLRM-DCNv2, its 26 tables at {row_factor:g} of their rows, synthetic clicks",
+        description=f"MLPerf's DLRM-DCNv2, its 26 tables at {row_factor:g} of their rows, {data} clicks",
         model=ModelSpec(
             dense_features=13,
             bottom_mlp=(512, 256, DIM),
@@ -60,15 +68,12 @@ def dlrm_dcnv2_criteo(
             )
             for number, (rows, ids) in enumerate(zip(MLPERF_ROWS, MLPERF_IDS, strict=True))
         ),
-        data=DataSpec(
-            source="workloads.data.synthetic:SyntheticClicks",
-            options={
-                "zipf_exponent": 1.05,
-                "signal": 2.0,
-                "bias": -1.0,
-                "eval_samples": 2_048,
-                "teacher_seed": 0,
-            },
+        data=criteo_data(
+            data,
+            days,
+            lines,
+            frequency_threshold,
+            {"zipf_exponent": 1.05, "signal": 2.0, "bias": -1.0, "eval_samples": 2_048, "teacher_seed": 0},
         ),
         batch=BatchSpec(global_size=global_batch, per_rank=max(1, global_batch // 2)),
         defaults=TrainingDefaults(

@@ -211,3 +211,32 @@ def refused(workload: WorkloadSpec, field: str) -> None:
     with pytest.raises(ConfigError) as caught:
         source_class(workload).check(workload)
     assert caught.value.report.field == field
+
+
+def test_the_teacher_drifts_until_nothing_is_left_of_it() -> None:
+    drift = 50_000
+    tables = (TableSpec(name="user", rows=40, dim=4, features=("user",)),)
+
+    def clicks(samples: Samples) -> np.ndarray:
+        """Share of clicks of each row."""
+        ids = samples.sparse["user"][0]
+        return np.bincount(ids, samples.labels, 40) / np.maximum(1, np.bincount(ids, minlength=40))
+
+    def likeness(one: np.ndarray, other: np.ndarray) -> float:
+        return float(np.corrcoef(one, other)[0, 1])
+
+    options = {"zipf_exponent": 0.0, "signal": 3.0, "eval_samples": 8_000}
+    still = opened(tables=tables, **options)
+    drifting = {at: opened(tables=tables, drift_samples=drift, eval_at=at, **options) for at in (0, drift)}
+    assert rows_of(drifting[0].evaluation(0, 100)) == rows_of(still.evaluation(0, 100))
+    first = clicks(still.evaluation(0, 8_000))
+    last = clicks(drifting[drift].evaluation(0, 8_000))
+    # 200 samples a row: shares of clicks are known within 0.035, and spread by 0.3 over the rows.
+    assert likeness(first, clicks(drifting[0].train(0, 8_000))) > 0.9
+    assert likeness(last, clicks(drifting[0].train(drift, drift + 8_000))) > 0.9
+    assert abs(likeness(first, last)) < 0.6  # 40 rows: independent ones stay below it in 9,999 of 10,000
+    half = clicks(
+        opened(tables=tables, drift_samples=drift, eval_at=drift // 2, **options).evaluation(0, 8_000)
+    )
+    assert likeness(first, half) > 0.4
+    assert likeness(last, half) > 0.4

@@ -1,0 +1,252 @@
+"""``sparse2d gate`` on a repository whose commits answer at once; real ones are in ``tests/suite/gate``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from tests.helpers.records import make_environment, make_launch, make_record
+from tests.helpers.small_repository import commit, git, make_repository
+
+PLAN = """
+schema_version = 1
+[[configurations]]
+name = "1D"
+workload = "smoke"
+[[configurations]]
+name = "2D"
+workload = "smoke"
+world_size = 2
+replica_groups = 2
+[regression]
+launches = 5
+fresh_launches = 5
+"""
+BRANCHES = {
+    "same": {},
+    "slower": {"slower": 1.3},
+    "faster": {"slower": 0.5},
+    "larger": {"more_memory": 64},
+    "chatty": {"more_calls": 1},
+    "broken": {"crash": 7},
+    "crashes_in_2d": {"fails_at": ["2"]},
+}
+
+
+@pytest.fixture(scope="module")
+def repository(tmp_path_factory) -> Path:
+    repo = make_repository(tmp_path_factory.mktemp("repository"))
+    for name, changes in BRANCHES.items():
+        git(repo, "branch", "--quiet", name) if not changes else commit(repo, name, changes)
+    return repo
+
+
+@pytest.fixture
+def plan(tmp_path) -> Path:
+    file = tmp_path / "plan.toml"
+    file.write_text(PLAN)
+    return file
+
+
+@pytest.mark.parametrize(
+    ("branch", "verdict", "code", "metrics"),
+    [
+        ("same", "equivalent", 0, set()),
+        ("slower", "worse", 1, {"step_ms"}),
+        ("larger", "worse", 1, {"memory.process"}),
+        ("chatty", "worse", 1, {"calls"}),
+        ("broken", "did_not_run", 1, {"launches_failed"}),
+        ("crashes_in_2d", "did_not_run", 1, {"launches_failed"}),
+    ],
+)
+def test_a_planted_fault_is_found_and_named(cli, repository, plan, branch, verdict, code, metrics):
+    found = cli("gate", "--plan", str(plan), "--repo", str(repository), "--head", branch, "--json")
+    document = found.document
+    failed = [row for row in document["metrics"] if row["status"] == "fail"]
+    assert (found.code, document["exit_code"]) == (code, code), found.err
+    assert document["verdict"] == document["parts"]["regression"]["verdict"] == verdict
+    assert {row["name"] for row in failed} == metrics
+    assert {row["configuration"] for row in failed} <= ({"2D"} if branch == "crashes_in_2d" else {"1D", "2D"})
+    assert document["commits"]["head"]["commit"] == git(repository, "rev-parse", branch)
+    # Nothing is left of the worktrees.
+    assert len(git(repository, "worktree", "list").splitlines()) == 1
+
+
+def test_an_improvement_is_no_failure(cli, repository, plan):
+    done = cli("gate", "--plan", str(plan), "--repo", str(repository), "--head", "faster", "--json")
+    steps = [row for row in done.document["metrics"] if row["name"] == "step_ms"]
+    assert done.code == 0
+    assert {row["verdict"] for row in steps} == {"better"}
+
+
+def test_all_reports_say_the_same(cli, repository, plan):
+    options = ("--markdown", "comment.md", "--junit", "junit.xml", "--accept", "memory.process")
+    done = cli("gate", "--plan", str(plan), "--repo", str(repository), "--head", "chatty", *options)
+    assert done.code == 1
+    assert "Verdict: worse, fail" in done.out
+    assert "claim it: --accept calls" in done.out
+    assert all(len(line) <= 80 for line in done.out.splitlines() if "│" in line or "─" in line)
+    comment = Path("comment.md").read_text()
+    assert comment.startswith("<!-- sparse2d-gate -->")
+    assert "`calls` | 3 calls/step | 4 calls/step" in comment.replace("6 calls", "3 calls").replace(
+        "7 c", "4 c"
+    )
+    assert "regression policy: worse fail, did_not_run fail" in comment
+    suites = ElementTree.parse("junit.xml").getroot()
+    assert suites[0].attrib["failures"] == "2"
+    assert {case.attrib["name"] for case in suites[0] if case.find("failure") is not None} == {"calls"}
+    folder = next(Path("runs/gate").iterdir())
+    assert (folder / "gate.md").read_text() == comment
+
+
+def test_what_did_not_run_is_an_error_of_junit_and_no_failure(cli, repository, plan):
+    cli("gate", "--plan", str(plan), "--repo", str(repository), "--head", "broken", "--junit", "junit.xml")
+    suite = ElementTree.parse("junit.xml").getroot()[0]
+    assert (suite.attrib["failures"], suite.attrib["errors"]) == ("0", "2")
+
+
+def test_options_after_two_dashes_reach_every_run(cli, repository, plan):
+    done = cli(
+        *("gate", "--plan", str(plan), "--repo", str(repository), "--head", "same", "--json"),
+        *("--", "--replica-groups", "1"),
+    )
+    assert done.code == 0
+
+
+def test_the_set_up_runs_in_both_checkouts_and_may_bring_an_interpreter(cli, repository, plan):
+    setup = "mkdir -p env && ln -s $(command -v python3) env/python"
+    common = ("gate", "--plan", str(plan), "--repo", str(repository), "--head", "same", "--json")
+    assert cli(*common, "--setup", setup, "--python", "env/python").code == 0
+    refused = cli(*common, "--setup", "echo no room; exit 4")
+    assert refused.code == 2
+    assert "exit code 4 on the base side: no room" in refused.document["error"]["message"]
+    refused = cli(*common, "--python", "env/python")
+    assert (refused.code, refused.document["error"]["field"]) == (2, "python")
+
+
+def test_uncommitted_changes_are_refused(cli, repository, plan):
+    (repository / "told.json").write_text("{}")
+    try:
+        refused = cli("gate", "--plan", str(plan), "--repo", str(repository), "--json")
+        assert refused.code == 2
+        assert "told.json" in refused.document["error"]["message"]
+        named = cli("gate", "--plan", str(plan), "--repo", str(repository), "--head", "same", "--json")
+        assert named.code == 0
+    finally:
+        git(repository, "checkout", "--quiet", "told.json")
+
+
+def save(folder: Path, **changes) -> None:
+    for number in range(5):
+        file = folder / str(number) / "record.json"
+        file.parent.mkdir(parents=True)
+        launch = make_launch(number, [10 + number / 100] * 2)
+        file.write_text(make_record([launch], run_id=f"r{number}", **changes).model_dump_json())
+
+
+def test_saved_records_are_judged_without_running(cli, plan):
+    save(Path("old"))
+    save(Path("new"))
+    done = cli("gate", "--plan", str(plan), "--base-runs", "old", "--head-runs", "new", "--json")
+    assert done.code == 0, done.err
+    assert done.document["verdict"] == "equivalent"
+    assert {row["configuration"] for row in done.document["metrics"]} == {
+        "tiny tests.helpers.records:Anything T=2"
+    }
+
+
+@pytest.mark.parametrize(
+    ("arguments", "field", "says"),
+    [
+        (["--base", "nowhere"], "base", "no such commit"),
+        (["--head", "nowhere"], "head", "no such commit"),
+        (["--repo", "."], "repo", "no git checkout"),
+        (["--repo", "nowhere"], "repo", "no such folder"),
+        (["--plan", "nowhere.toml"], "plan", "cannot be read"),
+        (["--plan", "typo.toml"], "regresion", "Extra inputs"),
+        (["--parts", "scaling"], "parts", "no such section"),
+        (["--parts", "speed"], "parts", "no such part"),
+        (["--accept", "speed"], "accept", "no such metric"),
+        (["--base-runs", "empty"], "head_runs", "only one side"),
+        (["--base-runs", "empty", "--head-runs", "other"], "base_runs", "no baseline yet"),
+        (["--base-runs", "saved", "--head-runs", "empty"], "head_runs", "no record.json"),
+        (["--base-runs", "saved", "--head-runs", "broken"], "record", "not whole JSON"),
+        (["--base-runs", "saved", "--head-runs", "stack"], "stack", "torch 2.13.0+cpu and 2.14"),
+        (["--base-runs", "saved", "--head-runs", "machine"], "hardware", "the machines differ"),
+        (["--expected", "nowhere.json"], "expected", "no baseline"),
+        (["--expected", "typo.json"], "expected", "no deterministic metric 'byts'"),
+        (["--renew"], "renew", "no file is named"),
+        (["--calibrate", "saved"], "calibrate", "one gate deals out 20"),
+    ],
+)
+def test_wrong_input_ends_before_anything_is_launched(cli, repository, plan, arguments, field, says):
+    save(Path("saved"))
+    save(Path("stack"), environment=make_environment(versions={"torch": "2.14"}))
+    save(Path("machine"), environment=make_environment(cpu_model="Another processor"))
+    Path("empty").mkdir()
+    (broken := Path("broken") / "record.json").parent.mkdir()
+    broken.write_text('{"schema_version": 1')
+    Path("typo.toml").write_text("schema_version = 1\n[regresion]\n")
+    typo = {"schema_version": 1, "configurations": {"1D": {"spec_hash": "a", "metrics": {"byts": 1}}}}
+    Path("typo.json").write_text(json.dumps(typo))
+    options = {"--plan": str(plan), "--repo": str(repository)}
+    given = dict(zip(arguments[::2], arguments[1::2], strict=False))
+    usual = [word for name, value in options.items() if name not in given for word in (name, value)]
+    refused = cli("gate", *usual, *arguments, "--json")
+    error = refused.document["error"]
+    assert refused.code == 2, refused.out
+    assert error["field"] == field
+    assert says in error["message"] + str(error["kind"])
+    assert error["remedy"]
+    assert not Path("runs").exists()
+
+
+def test_expected_values_are_kept_compared_and_renewed(cli, repository, plan):
+    common = ("gate", "--plan", str(plan), "--repo", str(repository), "--expected", "expected.json", "--json")
+    assert cli(*common, "--renew").code == 0
+    assert set(json.loads(Path("expected.json").read_text())["configurations"]) == {"1D", "2D"}
+    assert cli(*common).code == 0
+    for branch, metric, verdict in (
+        ("chatty", "calls", "worse"),
+        ("broken", "launches_failed", "did_not_run"),
+    ):
+        git(repository, "checkout", "--quiet", branch)
+        try:
+            found = cli(*common)
+        finally:
+            git(repository, "checkout", "--quiet", "main")
+        assert found.code == 1
+        assert found.document["verdict"] == verdict
+        assert {row["name"] for row in found.document["metrics"] if row["status"] == "fail"} == {metric}
+        assert "--renew" in found.document["renew"]
+
+
+def test_missing_rows_of_the_expected_values_fail(cli, repository, plan):
+    common = ("gate", "--plan", str(plan), "--repo", str(repository), "--expected", "expected.json", "--json")
+    cli(*common, "--renew")
+    content = json.loads(Path("expected.json").read_text())
+    del content["configurations"]["1D"]["metrics"]["calls"]
+    content["configurations"]["gone"] = content["configurations"].pop("2D")
+    Path("expected.json").write_text(json.dumps(content))
+    found = cli(*common)
+    failed = {
+        (row["configuration"], row["name"]) for row in found.document["metrics"] if row["status"] == "fail"
+    }
+    assert found.code == 1
+    assert failed == {("1D", "calls"), ("gone", "records"), ("2D", "records")}
+
+
+def test_calibration_of_saved_launches(cli, plan):
+    for number in range(24):
+        file = Path("again") / str(number) / "record.json"
+        file.parent.mkdir(parents=True)
+        launch = make_launch(number, [10 + number % 7 / 10] * 2)
+        file.write_text(make_record([launch], run_id=f"r{number}").model_dump_json())
+    done = cli("gate", "--plan", str(plan), "--calibrate", "again")
+    assert done.code == 0
+    assert "[regression.margins]" in done.out
+    assert '"step_ms" = ' in done.out
+    assert "0.00% false alarms" in done.out
