@@ -7,6 +7,7 @@ asv runs a process for each metric and parameter. The first that needs a configu
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import secrets
@@ -24,7 +25,6 @@ from suite import store
 from suite.catalog import load_workload
 from suite.environment import git_state, utc_now
 from suite.errors import ConfigError
-from suite.launchers.linux import die_with_parent
 from suite.metrics import METRICS
 
 from . import records, sizes
@@ -38,6 +38,7 @@ SUITE = Path(suite.__file__).resolve().parents[1]
 #: Seconds for a run that is over its limit to keep its record.
 GRACE_S = 30.0
 _OVER_TIME = "it took longer than"
+_PR_SET_PDEATHSIG = 1
 
 
 @dataclass(frozen=True)
@@ -188,14 +189,13 @@ def _called(arguments: list[str], limit_s: float) -> tuple[dict[str, Any], str |
     over_time = f"{_OVER_TIME} {limit_s:.0f} s, the limit of its size, and was ended."
     with PROGRESS.open("a") as progress:
         print("$ sparse2d", *command[3:], file=progress, flush=True)
-        # Where asv is killed, or kills this process, the ranks go too.
         child = subprocess.Popen(
             command,
             stdout=subprocess.PIPE,
             stderr=progress,
             text=True,
             env=os.environ | {"PYTHONPATH": str(SUITE)},
-            preexec_fn=partial(die_with_parent, os.getpid()),
+            preexec_fn=partial(_interrupted_with, os.getpid()),
         )
         try:
             out, _ = child.communicate(timeout=limit_s)
@@ -216,6 +216,18 @@ def _called(arguments: list[str], limit_s: float) -> tuple[dict[str, Any], str |
     if not in_time:
         return document, over_time
     return document, _in_words(document) if child.returncode else None
+
+
+def _interrupted_with(parent: int) -> None:
+    """In a new process: has the kernel send it Ctrl-C when its parent ends, however that ends.
+
+    Where asv is killed, or kills the benchmark's process, a run so keeps its record, ends its ranks and cancels
+    its job.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # what a shell starts in the background has it ignored
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGINT)
+    if os.getppid() != parent:
+        os._exit(1)
 
 
 def _in_words(document: Mapping[str, Any]) -> str:

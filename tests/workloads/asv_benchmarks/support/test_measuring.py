@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import signal
 import sys
 import time
 
@@ -184,6 +187,33 @@ def test_one_that_takes_too_long_fails_with_the_reason(program, monkeypatch):
         measured(session(), SMOKE)
     # A guard against waiting for its end; it takes half a second.
     assert time.monotonic() - began < measuring.GRACE_S
+
+
+def test_where_the_benchmark_is_killed_the_run_is_interrupted(program, tmp_path):
+    """As asv does when its own limit is over."""
+    told = tmp_path / "told"
+    program(
+        f"open({str(told)!r}, 'w').write('began')\n"
+        "try: time.sleep(60)\n"
+        f"except KeyboardInterrupt: open({str(told)!r}, 'w').write('Ctrl-C')"
+    )
+    pid = os.fork()
+    if pid == 0:
+        with contextlib.suppress(BaseException):
+            measured(session(), SMOKE)
+        os._exit(0)
+    assert soon(lambda: told.exists() and told.read_text() == "began")
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+    assert soon(lambda: told.read_text() == "Ctrl-C")
+
+
+def soon(condition) -> bool:
+    """Whether it comes true; ten seconds are a guard against waiting for ever."""
+    end = time.monotonic() + 10
+    while time.monotonic() < end and not condition():
+        time.sleep(0.02)
+    return condition()
 
 
 def test_a_workload_that_was_another_one_at_a_commit_is_not_kept_under_this_ones_version(
