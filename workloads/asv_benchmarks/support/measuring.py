@@ -221,8 +221,8 @@ def _called(arguments: list[str], limit_s: float) -> tuple[dict[str, Any], str |
 def _interrupted_with(parent: int) -> None:
     """In a new process: has the kernel send it Ctrl-C when its parent ends, however that ends.
 
-    Where asv is killed, or kills the benchmark's process, a run so keeps its record, ends its ranks and cancels
-    its job.
+    So a run keeps its record, ends its ranks and cancels its job also where asv is killed, or kills the
+    benchmark's process.
     """
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # what a shell starts in the background has it ignored
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGINT)
