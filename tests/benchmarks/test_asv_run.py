@@ -55,10 +55,10 @@ class Checkout:
     def commit(self) -> str:
         return git(self.root, "rev-parse", "HEAD")
 
-    def results(self) -> dict[str, list[float | None]]:
-        """What asv kept for the commit: values in the order of the parameters' product."""
+    def results(self) -> dict[str, list[float | str | None]]:
+        """What asv kept for the commit, in the order of the parameters' product; None where it failed."""
         (path,) = self.root.glob(f".asv/results/*/{self.commit[:8]}-*.json")
-        kept = json.loads(path.read_text())
+        kept = json.loads(path.read_text(), parse_constant=lambda _: "n/a")
         return {name: row[kept["result_columns"].index("result")] for name, row in kept["results"].items()}
 
     def records(self) -> dict[str, dict]:
@@ -113,7 +113,8 @@ def test_one_that_fails_shows_as_failed_with_the_reason(checkout, benched):
     assert "Failed: smoke, strong scaling, T=2, 2D reference_2d M=2: bad_input" in done.stderr
     assert "stall_timeout" in done.stderr
     after = checkout.results()
-    assert after["looking.smoke.track_profiling_cost"] is None
+    # T = 1, 2 times 1D, 2D.
+    assert after["looking.smoke.track_profiling_cost"] == [None, "n/a", None, None]
     del after["looking.smoke.track_profiling_cost"], before["looking.smoke.track_profiling_cost"]
     assert after == before, "what was not asked for stays"
     log = (checkout.root / ".asv/asv.log").read_text()
