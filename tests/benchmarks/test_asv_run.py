@@ -143,7 +143,7 @@ def test_asv_shows_and_compares(checkout, benched):
     assert "components.smoke.track_exposed_ms" in shown.stdout
     compared = checkout.python("asv", "compare", "HEAD", "HEAD")
     assert compared.returncode == 0
-    assert "memory.smoke.track_bytes(2, 2D reference_2d M=2, embedding_weights)" in compared.stdout
+    assert "memory.smoke.track_bytes(2, 2D reference_2d M=2, 'embedding_weights')" in compared.stdout
 
 
 @pytest.fixture(scope="module")

@@ -61,8 +61,9 @@ def test_a_range_of_commits(checkout):
         git(checkout.root, "add", "--all")
         git(checkout.root, "commit", "--quiet", "--message", f"Commit {number}")
     assert checkout.python("asv", "machine", "--yes").returncode == 0
+    environment = f"virtualenv:{sys.version_info.major}.{sys.version_info.minor}"
     done = checkout.python(
-        "asv", "run", "-E", "virtualenv", "--show-stderr", "--bench", "communication", "HEAD~2..HEAD",
+        "asv", "run", "-E", environment, "--show-stderr", "--bench", "communication", "HEAD~2..HEAD",
         hang_s=1500,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout
