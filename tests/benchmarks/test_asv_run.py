@@ -24,7 +24,6 @@ from suite import store
 from suite.metrics import METRICS
 from tests.helpers.checkout import copy_checkout, git
 
-pytestmark = pytest.mark.slow
 #: A guard against a hang, far above what any of it takes.
 HANG_S = 300
 
