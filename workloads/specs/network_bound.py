@@ -1,9 +1,9 @@
 """Tables that cost little to look up and much to move: where a network's limits show on few cores.
 
-Eight equal tables of dim 64. Two numbers decide whether 1D or 2D moves less between hosts. A step's pooled vectors,
-``global_batch * 8 * 64 * 4`` bytes (8.4 MB at 4,096 samples), travel in the all-to-all, forward and once more as
-gradients backward. The tables, ``8 * rows * 64 * 4`` bytes (8.2 MB at 4,000 rows), travel in each replica sync.
-``network_bound,rows=16000`` changes their ratio. docs/cluster.md has what came out.
+Eight equal tables of dim 64. Two numbers decide whether 1D or 2D moves less between hosts. A step's pooled
+vectors, ``global_batch * 8 * 64 * 4`` bytes (8.4 MB at 4,096 samples), travel in the all-to-all, forward and
+once more as gradients backward. The tables, ``8 * rows * 64 * 4`` bytes (8.2 MB at 4,000 rows), travel in
+each replica sync. ``network_bound,rows=16000`` changes their ratio. docs/cluster.md has what came out.
 """
 
 from __future__ import annotations
