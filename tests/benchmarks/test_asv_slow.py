@@ -20,23 +20,25 @@ def checkout(tmp_path) -> Checkout:
 
 
 def test_where_one_configuration_fails_the_others_go_on(checkout):
-    # One rank does not make a host of two.
+    mine = "tests.helpers.wrong_implementation:Raising"
     done = checkout.python(
-        "benchmarks.asv_run", "--bench", "strong_scaling", SPARSE2D_ASV_OPTIONS="--ranks-per-host 2"
+        "benchmarks.asv_run", "--bench", "strong_scaling", SPARSE2D_ASV_OPTIONS=f"--implementation {mine}"
     )
     assert done.returncode == 3
-    assert "Failed: smoke, strong scaling, T=1, 1D baseline_1d: bad_input" in done.stderr
-    rows = [line.split()[:2] for line in done.stdout.splitlines() if line.strip().startswith(("1D", "2D"))]
-    assert rows == [["1D", "T=2"], ["2D", "T=2"]]
+    assert f"Failed: smoke, strong scaling, T=2, 2D {mine} M=2: rank_raised on rank" in done.stderr
+    assert "the second step is too much" in done.stderr
+    rows = [line.split()[:3] for line in done.stdout.splitlines() if line.strip().startswith(("1D", "2D"))]
+    assert [row[:2] for row in rows] == [["1D", "T=1"], ["1D", "T=2"], ["2D", "T=2"]]
+    assert "failed" in done.stdout
     results = checkout.results()
+    # T = 1, 2 times 1D, 2D.
     one_d_1, _, one_d_2, two_d_2 = results["strong_scaling.smoke.track_step_ms"]
-    assert one_d_1 is None
+    assert one_d_1 > 0
     assert one_d_2 > 0
-    assert two_d_2 > 0
-    # An efficiency needs the one rank that failed, the speed over 1D does not.
-    assert results["strong_scaling.smoke.track_time_over_ideal"] is None
-    assert results["strong_scaling.smoke.track_step_time_over_1d"][2:] == [1.0, two_d_2 / one_d_2]
-    assert "efficiency" not in checkout.records()
+    assert two_d_2 is None
+    assert results["strong_scaling.smoke.track_step_time_over_1d"][2:] == [1.0, None]
+    kept = checkout.records()[f"smoke, strong scaling, T=2, 2D {mine} M=2"]
+    assert json.loads((checkout.root / kept["record"]).read_text())["status"] == "failed"
 
 
 def test_uncommitted_changes_are_flagged(checkout):
