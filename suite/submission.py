@@ -104,8 +104,8 @@ def sweep(
     ``on_state`` is told, in words, what becomes of a job in the queue.
 
     Raises:
-        ConfigError: one of the configurations cannot run, or Slurm can never start its job; nothing was
-        submitted. Stopped: Ctrl-C; the jobs are cancelled, the records are kept.
+        ConfigError: one of the configurations cannot run, or Slurm can never start its job.
+        Stopped: Ctrl-C; the jobs are cancelled, the records are kept.
     """
     for run in runs:
         check(run)

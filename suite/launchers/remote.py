@@ -240,11 +240,12 @@ class RemoteRank:
                 self.not_started = told
             if told.get("exit_code") is not None:
                 status.exit_code, status.exited_at = told["exit_code"], now
+                status.oom_kills = told["oom_kills"]
         return True
 
     def look(self) -> None:
         """See ``WatchedRank``."""
-        while self._open and select.select([self._connection], [], [], 0)[0] and self.receive():
+        while self._open and _ready(self._connection, select.POLLIN) and self.receive():
             pass
         if time.monotonic() - self._told_at > LINK_HEARTBEAT_S:
             self._tell(alive=True)
@@ -265,7 +266,7 @@ class RemoteRank:
         """See ``WatchedRank``: waits until the task has hung up, within limits."""
         deadline = time.monotonic() + STEP_END_S
         while self._open and not self.is_out_of_reach and time.monotonic() < deadline:
-            if select.select([self._connection], [], [], POLL_S)[0]:
+            if _ready(self._connection, select.POLLIN, POLL_S):
                 self.receive()
         self._connection.close()
 
@@ -277,9 +278,14 @@ class RemoteRank:
 
     def _tell(self, **order: Any) -> None:
         self._told_at = time.monotonic()
-        if self._open and not (self.is_out_of_reach and self._blocked()):
+        # Over a link that is down nothing is taken, and waiting for it once is enough.
+        if self._open and (not self.is_out_of_reach or _ready(self._connection, select.POLLOUT)):
             with suppress(OSError):
                 self._connection.sendall(json.dumps(order).encode() + b"\n")
 
-    def _blocked(self) -> bool:
-        return not select.select([], [self._connection], [], 0)[1]
+
+def _ready(connection: socket.socket, what: int, seconds: float = 0.0) -> bool:
+    """Whether it can be read or written. Not by ``select``, which knows no more than 1,024 files."""
+    poll = select.poll()
+    poll.register(connection, what)
+    return bool(poll.poll(1000 * seconds))

@@ -195,7 +195,7 @@ class Task:
                     while self._hand_on(child.reader):
                         pass
                     told_the_end = True
-                    self._send(watch={"exit_code": child.exit_code, "state": child.state})
+                    self._send(watch={"exit_code": child.exit_code, "oom_kills": child.oom_kills})
                 if now - told_at > LINK_HEARTBEAT_S:
                     told_at = now
                     self._send(watch={"state": child.state})
