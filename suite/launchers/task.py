@@ -133,7 +133,7 @@ class Task:
         folder = Path(go["folder"])
         try:
             if not Path(go["job"]).is_file():
-                return {"failed": f"it does not see {go['job']}", "shared": False}
+                return {"not_started": "the job cannot be seen", "unseen": go["job"]}
             take_standard_streams()
             environment = rank_environment(
                 {"GLOO_SOCKET_IFNAME": self._interface()} | dict(os.environ) | go["environment"],
@@ -150,7 +150,7 @@ class Task:
             self._launch_id = environment[LAUNCH_ID]
             self._child = Child([go["worker"], go["job"]], environment, folder / go["log"], descriptors)
         except OSError as error:
-            return {"failed": str(error), "shared": True}
+            return {"not_started": str(error), "unseen": None}
         return {"state": "R"}
 
     def _interface(self) -> str:

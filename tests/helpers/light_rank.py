@@ -52,6 +52,8 @@ def main(behaviour: str) -> None:
             hoard = []
             while True:
                 hoard.append(bytearray(b"x") * 2**20)
+        case "stop":
+            os.kill(os.getpid(), signal.SIGSTOP)
         case "wait":
             time.sleep(60)
     os._exit(1)
