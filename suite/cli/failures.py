@@ -13,6 +13,7 @@ import typer
 from rich.console import Console
 
 from suite.errors import ErrorReport, SuiteError
+from suite.launchers.base import Stopped
 from suite.session import Interrupted
 
 VERDICT_FAILED, BAD_INPUT, RUN_FAILED, INTERRUPTED = 1, 2, 3, 130
@@ -26,6 +27,8 @@ def report_of(error: BaseException, arguments: Sequence[str]) -> tuple[ErrorRepo
         return _usage(error, arguments), BAD_INPUT
     if isinstance(error, Interrupted) and error.record.error is not None:
         return error.record.error, INTERRUPTED
+    if isinstance(error, Stopped):
+        return ErrorReport(kind=error.kind, message=f"{error.why}."), INTERRUPTED
     if isinstance(error, KeyboardInterrupt):
         return ErrorReport(kind="interrupted", message="Stopped by the user."), INTERRUPTED
     last = traceback.extract_tb(error.__traceback__)[-1]
