@@ -15,7 +15,7 @@ from suite.errors import ConfigError, ErrorReport
 from suite.gate import parity, scaling
 from suite.gate.expected import Expected, expected_of, judge_expected, load_expected
 from suite.gate.findings import Finding, Gate, Part, PartName, make_gate, make_part
-from suite.gate.measuring import Measured, Tell, interleaved_on, measure, refuse_unlike
+from suite.gate.measuring import Measured, Tell, interleaved_on, measure, refuse_unlike, trace_again
 from suite.gate.plan import Configuration, GatePlan, ParityPlan, ScalingPlan
 from suite.gate.regression import Side, judge, notes
 from suite.gate.repository import Commit, refuse_dirty, resolve, top_of, worktrees
@@ -110,7 +110,10 @@ def run_gate(request: Request, tell: Tell) -> Outcome:
                 request.accepted,
                 request.allow_stack,
             )
-            parts.append(make_part("regression", measured.rows, plan.policy, measured.notes))
+            traces = trace_again(
+                base, head, _configurations(request), measured.rows, request.extra, folder, tell
+            )
+            parts.append(make_part("regression", measured.rows, plan.policy, [*measured.notes, *traces]))
         parts += _others(request, head, base, folder, tell)
     return Outcome(make_gate(parts), commits, folder, measured)
 
