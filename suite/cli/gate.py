@@ -229,6 +229,15 @@ def _consistent(request: Request, renew: bool) -> None:
         )
     if renew and request.expected is None:
         raise ConfigError("renew", None, "no file is named.", f"Name it with --expected, such as {EXPECTED}.")
+    plan = request.plan.parity
+    if "parity" in request.parts and request.implementation is not None and plan and not plan.world_size:
+        raise ConfigError(
+            "parity.world_size",
+            None,
+            "without it parity is of virtual groups, which train the suite's own model and not "
+            f"{request.implementation}.",
+            "Set it in the plan, or leave the part out with --parts.",
+        )
     if not request.repo.is_dir():
         raise ConfigError("repo", str(request.repo), "there is no such folder.", "Check the path.")
 

@@ -171,10 +171,16 @@ def _saved(request: Request, base: Path, head: Path) -> Gate:
         rows, _ = judge(pairs, plan, request.accepted, request.allow_stack, may_rerun=False)
         parts.append(make_part("regression", rows, plan.policy, notes(pairs)))
     if "scaling" in request.parts:
-        found = {_point(record).name: pair.head for pair in pairs for record in pair.head.records[:1]}
-        assert request.plan.scaling is not None
-        rows = scaling.judge(request.plan.scaling, found, {})
-        parts.append(make_part("scaling", rows, request.plan.scaling.policy))
+        thresholds = request.plan.scaling
+        assert thresholds is not None
+        found = {
+            _point(record).name: pair.head
+            for pair in pairs
+            for record in pair.head.records[:1]
+            if record.run.workload.name == thresholds.workload
+        }
+        rows = scaling.judge(thresholds, found, {})
+        parts.append(make_part("scaling", rows, thresholds.policy))
     if "parity" in request.parts:
         assert request.plan.parity is not None
         parts.append(

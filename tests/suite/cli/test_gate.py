@@ -25,6 +25,22 @@ replica_groups = 2
 launches = 5
 fresh_launches = 5
 """
+PARITY = """
+schema_version = 1
+[parity]
+workload = "smoke"
+seeds = 2
+"""
+SCALING = """
+schema_version = 1
+[scaling]
+workload = "smoke"
+policy.did_not_run = "warn"
+[[scaling.thresholds]]
+scaling = "strong"
+world_size = 10000
+efficiency = 0.5
+"""
 BRANCHES = {
     "same": {},
     "slower": {"slower": 1.3},
@@ -32,6 +48,8 @@ BRANCHES = {
     "larger": {"more_memory": 64},
     "chatty": {"more_calls": 1},
     "broken": {"crash": 7},
+    "unlike_1d": {"parity": "inconclusive"},
+    "unlike_base": {"auc": 0.1},
     "crashes_in_2d": {"fails_at": ["2"]},
 }
 
@@ -125,6 +143,47 @@ def test_the_set_up_runs_in_both_checkouts_and_may_bring_an_interpreter(cli, rep
     assert "exit code 4 on the base side: no room" in refused.document["error"]["message"]
     refused = cli(*common, "--python", "env/python")
     assert (refused.code, refused.document["error"]["field"]) == (2, "python")
+
+
+@pytest.mark.parametrize(
+    ("branch", "failed"),
+    [
+        ("same", set()),
+        ("unlike_1d", {"2D M=4 against 1D"}),
+        ("broken", {"2D M=4 against 1D"}),
+        # Both figures of an arm move alike here, and so one of them for the worse.
+        ("unlike_base", {"1D, head against base", "2D, head against base"}),
+    ],
+)
+def test_parity_of_head_against_1d_and_against_base(cli, repository, plan, branch, failed):
+    plan.write_text(PARITY)
+    done = cli("gate", "--plan", str(plan), "--repo", str(repository), "--head", branch, "--json")
+    rows = done.document["metrics"]
+    assert {row["configuration"] for row in rows if row["status"] == "fail"} == failed
+    assert done.code == (1 if failed else 0)
+    against_base = {row["verdict"] for row in rows if row["configuration"] == "2D, head against base"}
+    if branch != "broken":
+        assert against_base == ({"better", "worse"} if branch == "unlike_base" else {"equivalent"})
+
+
+def test_parity_of_somebodys_implementation_needs_real_ranks(cli, repository, plan):
+    plan.write_text(PARITY)
+    common = ("gate", "--plan", str(plan), "--repo", str(repository), "--head", "same", "--json")
+    refused = cli(*common, "--implementation", "their.module:Class")
+    assert (refused.code, refused.document["error"]["field"]) == (2, "parity.world_size")
+    plan.write_text(PARITY + "world_size = 2\n")
+    done = cli(*common, "--implementation", "their.module:Class")
+    assert (done.code, done.document["verdict"]) == (0, "equivalent")
+
+
+def test_scaling_past_the_cores_of_a_machine_is_no_pass(cli, repository, plan):
+    plan.write_text(SCALING)
+    done = cli("gate", "--plan", str(plan), "--repo", str(repository), "--head", "same", "--json")
+    (row,) = done.document["metrics"]
+    assert (row["verdict"], row["status"]) == ("did_not_run", "warn")
+    assert "take turns" in row["reason"]
+    # Nothing else was judged.
+    assert (done.code, done.document["verdict"]) == (1, "did_not_run")
 
 
 def test_uncommitted_changes_are_refused(cli, repository, plan):
