@@ -11,6 +11,7 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import Field, model_validator
 
 from suite.errors import ErrorReport
+from suite.memory_categories import Category
 from suite.spec import Frozen, RunSpec, ShardingType
 
 SCHEMA_VERSION: Final = 1
@@ -42,8 +43,43 @@ class StepCollectives(Frozen):
     collectives: tuple[CollectiveCount, ...]
 
 
+class MemoryProfile(Frozen):
+    """What a rank's allocator had handed out in steps of a pass of its own, after the timed ones. In bytes.
+
+    Attributes:
+        at_peak: by category, at the moment at which most was allocated; they add up to that peak.
+        peak_component: the component of that moment.
+        largest: each category's own largest, whenever that was.
+        by_component: the same as ``at_peak``, at the largest moment of each component.
+        steps: looked at.
+        unseen_frees: blocks of a step whose end was not seen, and was taken to be the step's.
+    """
+
+    at_peak: dict[Category, Count]
+    peak_component: str
+    largest: dict[Category, Count]
+    by_component: dict[str, dict[Category, Count]]
+    steps: Count
+    unseen_frees: Count
+
+    @property
+    def allocated_peak(self) -> int:
+        """The most that was allocated at a moment."""
+        return sum(self.at_peak.values())
+
+
 class MemoryRecord(Frozen):
-    """Bytes on this rank. ``process`` is the peak over the timed steps; ``process_source`` says of what."""
+    """Bytes on this rank.
+
+    Attributes:
+        embedding_weights, embedding_optimizer_state, dense_parameters, dense_optimizer_state: what the
+            implementation says that it holds.
+        process: the peak over the timed steps, on the host or, where training is on a GPU, of the GPU.
+        process_source: who says so, and of what.
+        host_process: the peak resident set, where ``process`` is of a GPU.
+        allocated_peak, reserved_peak: of a GPU's allocator, over the timed steps.
+        profile: what the memory was for, where it was profiled.
+    """
 
     embedding_weights: Count
     embedding_optimizer_state: Count
@@ -51,8 +87,10 @@ class MemoryRecord(Frozen):
     dense_optimizer_state: Count
     process: Count
     process_source: str
+    host_process: Count | None = None
     allocated_peak: Count | None = None
     reserved_peak: Count | None = None
+    profile: MemoryProfile | None = None
 
 
 class ComponentSample(Frozen):
@@ -149,6 +187,9 @@ class QualityRecord(Frozen):
     samples: Count
     base_rate: Share
     auc: Share | None
+    #: 95 % by DeLong: what another sample of as many would bring. Not what another training would.
+    auc_low: Share | None = None
+    auc_high: Share | None = None
     log_loss: float
     normalized_entropy: float | None
     calibration: float | None

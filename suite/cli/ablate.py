@@ -10,17 +10,29 @@ from rich.console import Console
 from suite.catalog import load_workload
 from suite.cli.failures import relative
 from suite.cli.lab import OPTIMIZERS, LabOptions, checked_seeds, train_all
-from suite.cli.lab_tables import show_ablation
-from suite.cli.options import whole_numbers
+from suite.cli.lab_tables import show_ablation, show_throughput
+from suite.cli.options import RunOptions, whole_numbers
+from suite.cli.progress import shown
 from suite.cli.run import Workload
 from suite.cli.streams import messages
 from suite.cli.verb import Result, verb
 from suite.environment import capture
 from suite.errors import ConfigError
 from suite.quality import plots
-from suite.quality.ablation import PLAIN, SCALED, Design
+from suite.quality.ablation import PLAIN, SCALED, ArmKey, Design
 from suite.quality.checks import check_training
+from suite.quality.library import Experiment
+from suite.quality.parity import default_target, samples_to_target, values
 from suite.quality.spec import Training, VirtualOptimizerName
+from suite.quality.throughput import Throughput, measure
+from suite.quality.throughput import cells as throughput_cells
+from suite.quality.throughput import conclude as conclude_throughput
+from suite.session import open_launcher
+from suite.spec import BatchSpec, RunSpec, WorkloadSpec, validated
+
+#: Points of a learning curve from which samples to a target are read off.
+CURVE_POINTS = 12
+MOST_LAUNCHES = 1000
 
 
 @verb("ablate")
@@ -42,6 +54,12 @@ def ablate(
     ] = "0.5,1,2,4,8,16",
     seeds: Annotated[int, typer.Option(help="Paired seeds that judge: 0, 1, 2, ...")] = 10,
     tuning_seeds: Annotated[int, typer.Option(help="Seeds that tune, others than those that judge.")] = 2,
+    throughput: Annotated[
+        bool,
+        typer.Option("--throughput", help="Measure step times on real ranks, too."),
+    ] = False,
+    world_size: Annotated[int, typer.Option(help="T of these ranks; every M that divides it is run.")] = 4,
+    launches: Annotated[int, typer.Option(help="Launches of each of these cells, taking turns.")] = 5,
 ) -> Result:
     """Tell what the layout does to quality from what the optimizer and its learning rate do.
 
@@ -51,11 +69,15 @@ def ablate(
     virtual groups in one process. Some minutes for movielens_100k; an ablation that was ended goes on with
     --resume.
 
+    With --throughput also the step time of the same factorial on T real ranks (measured), and with the
+    samples that each cell needs to a target AUC (emulated) the time to it.
+
     \b
     Examples:
       sparse2d ablate movielens_100k
       sparse2d ablate movielens_100k --replica-groups 16 --seeds 20 --json
       sparse2d ablate movielens_100k --optimizers rowwise_adagrad,sgd,adam
+      sparse2d ablate movielens_100k --replica-groups 2 --throughput
     """
     spec = load_workload(workload, options.data)
     checked_seeds(seeds)
@@ -69,11 +91,12 @@ def ablate(
 
     def make(m: int, optimizer: str, scale: float | None, rate: float, seed: int) -> Training:
         chosen: dict[str, Any] = {"name": optimizer, "learning_rate": rate, "scale": scale}
-        return options.training(spec, m, chosen, seed, curve_points=1)
+        return options.training(spec, m, chosen, seed, curve_points=CURVE_POINTS if throughput else 1)
 
     design = Design(groups, names, _grid(multiples, shared), shared, seeds, tuning_seeds, make)
     tuning = design.tuning()
     jobs = options.processes()
+    cells = _cells(spec, options, groups, names, shared, world_size, launches) if throughput else None
     check_training(tuning[0])
     environment = capture(None)
     experiment = options.experiment(spec, "ablate", environment)
@@ -82,7 +105,8 @@ def ablate(
     train_all("judging", design.judging(experiment.finished), experiment, jobs, console)
     found = design.conclude(experiment.finished, spec.parity)
     console.print("second moments", markup=False)
-    ratios = _moment_ratios(make, groups, shared)
+    ratios = _moment_ratios(make, groups, shared, experiment)
+    speed = None if cells is None else _measure(cells, launches, design, experiment, options, spec, console)
     pictures = [relative(p) for p in plots.draw(found, experiment.path, f"{spec.name}, emulated")]
     body = {
         "workload": spec.name,
@@ -90,12 +114,15 @@ def ablate(
         "provenance": "emulated",
         **found.model_dump(mode="json"),
         "moment_ratios": ratios,
+        "throughput": None if speed is None else speed.model_dump(mode="json"),
         "plots": pictures,
     }
     path = experiment.conclude(body)
 
     def show(out: Console) -> None:
         show_ablation(spec, found, ratios, out)
+        if speed is not None:
+            show_throughput(speed, out)
         for picture in pictures:
             out.print(f"Plot: {picture}", soft_wrap=True)
         out.print(f"Experiment: {relative(path)}", soft_wrap=True)
@@ -130,8 +157,58 @@ def _grid(text: str, shared: float) -> list[float]:
     return [shared * multiple for multiple in multiples]
 
 
-def _moment_ratios(make: Any, groups: list[int], shared: float) -> list[dict[str, Any]]:
-    from suite.quality.moments import moment_ratios  # imports torch
+def _moment_ratios(
+    make: Any, groups: list[int], shared: float, experiment: Experiment
+) -> list[dict[str, Any]]:
+    from suite.quality.moments import kept_moment_ratios  # imports torch
 
     one, *others = (make(m, PLAIN, None, shared, 0) for m in (1, *groups))
-    return [ratio.model_dump(mode="json") for ratio in moment_ratios(one, others)]
+    return [ratio.model_dump(mode="json") for ratio in kept_moment_ratios(one, others, experiment)]
+
+
+def _cells(
+    spec: WorkloadSpec,
+    options: LabOptions,
+    groups: list[int],
+    names: list[str],
+    shared: float,
+    world_size: int,
+    launches: int,
+) -> dict[ArmKey, RunSpec]:
+    """The cells of --throughput, checked."""
+    if SCALED not in names:
+        raise ConfigError(
+            "optimizers", names, f"the cells of --throughput have {SCALED}.", f"Add {SCALED} to --optimizers."
+        )
+    if not 1 <= launches <= MOST_LAUNCHES:
+        raise ConfigError("launches", launches, "this many cannot be run.", f"Use 1 to {MOST_LAUNCHES}.")
+    if options.global_batch is not None:
+        batch = validated(BatchSpec, dict(spec.batch) | {"global_size": options.global_batch}, "batch.")
+        spec = spec.model_copy(update={"batch": batch})
+    base = RunOptions(
+        optimizer=PLAIN,
+        learning_rate=shared,
+        eps=options.eps,
+        steps=options.steps,
+        sync_interval=options.sync_interval,
+        sync_optimizer_state=options.sync_optimizer_state,
+    )
+    return throughput_cells(base.build(spec, world_size), groups)
+
+
+def _measure(
+    cells: dict[ArmKey, RunSpec],
+    launches: int,
+    design: Design,
+    experiment: Experiment,
+    options: LabOptions,
+    spec: WorkloadSpec,
+    console: Console,
+) -> Throughput:
+    runs = list(cells.values())
+    with shown(runs, console) as report:
+        took = measure(cells, launches, options.runs, experiment, open_launcher(runs[0].launcher), report)
+    trained = {key: design.at_shared(key, experiment.finished) for key in cells}
+    target = default_target(values(trained[design.baseline], "auc"), spec.parity)
+    needed = {key: samples_to_target(results, target) for key, results in trained.items()}
+    return conclude_throughput(cells, took, needed, target)

@@ -9,8 +9,9 @@ from rich.console import Console
 from rich.markup import escape
 
 from suite.cli.tables import ABSENT, COLOURS, table
-from suite.quality.ablation import Ablation
+from suite.quality.ablation import PLAIN, Ablation
 from suite.quality.parity import Arm, Estimate, Parity
+from suite.quality.throughput import Cell, Throughput
 from suite.spec import WorkloadSpec
 
 
@@ -119,6 +120,17 @@ def show_ablation(
         if arm.tuning and arm.replica_groups > 1:
             carried.add_row(name.replace("_rowwise_adagrad", ""), signed(arm.carry_over).replace("\n", " "))
     console.print(carried)
+    by_optimizer = {name: arm for name, arm in ablation.arms.items() if arm.layout_at_best is not None}
+    if any(arm.optimizer != PLAIN for arm in by_optimizer.values()):
+        console.print("\nAUC - 1D with the same optimizer, both at their best:", markup=False)
+        same = table("", "difference", "verdict")
+        for name, arm in by_optimizer.items():
+            assert arm.layout_at_best is not None
+            judged = arm.layout_at_best
+            difference = signed(judged.checks[0].difference).replace("\n", " ")
+            verdict = f"[{COLOURS[judged.verdict]}]{judged.verdict}[/]"
+            same.add_row(name.replace("_rowwise_adagrad", ""), difference, verdict)
+        console.print(same)
     console.print("\nSecond moment under 2D / under 1D, rows by how often 1D touches them:", markup=False)
     grown = table("M", "samples\na group", "touched in\nsteps from", "rows", "median", "80 % of rows")
     for ratio in ratios:
@@ -137,3 +149,36 @@ def show_ablation(
     console.print(
         "Note: [low, high] are 95 % t intervals over paired seeds; tuning used other seeds.", markup=False
     )
+
+
+def show_throughput(found: Throughput, console: Console) -> None:
+    """The cells, and the effects on step time."""
+    console.print(
+        f"\nT = {found.world_size} ranks (measured), samples to AUC {found.target_auc:.4f} (emulated):",
+        markup=False,
+    )
+    made = table("", "step ms", "samples/s", "samples\nto AUC", "seconds\nto AUC")
+    for name, cell in found.cells.items():
+        made.add_row(
+            name.replace("_rowwise_adagrad", ""),
+            f"{cell.step_ms.median:.2f}",
+            f"{cell.samples_per_s.median:,.0f}",
+            ABSENT if cell.samples_to_target is None else f"{cell.samples_to_target:,.0f}",
+            _seconds(cell),
+        )
+    console.print(made)
+    console.print("\nEffects on the step time, as ratios (1: none):", markup=False)
+    effects = table("", "ratio", "low", "high")
+    for name, effect in found.effects.items():
+        bounds = (ABSENT if x is None else f"{x:.3f}" for x in (effect.low, effect.high))
+        effects.add_row(name, f"{effect.estimate:.3f}", *bounds)
+    console.print(effects)
+    console.print(
+        f"Note: [low, high] are 95 % t intervals over {found.launches} launches of each cell. The optimizer "
+        "has no effect on speed by construction: momentum scaling is the same kernel.",
+        markup=False,
+    )
+
+
+def _seconds(cell: Cell) -> str:
+    return ABSENT if cell.time_to_target_s is None else f"{cell.time_to_target_s.median:.2f}"

@@ -78,6 +78,9 @@ class ArmResult(Frozen):
     parity_at_best: Parity | None
     #: AUC lost by keeping the learning rate tuned for 1D instead of the arm's own.
     carry_over: Estimate
+    #: Against 1D with the same optimizer, both at their best: what the layout does to this optimizer
+    #: (claim C9). None for 1D, and where 1D is not tuned (momentum scaling: there it is plain AdaGrad).
+    layout_at_best: Parity | None
 
 
 class Effect(Frozen):
@@ -152,13 +155,17 @@ class Design:
 
     def conclude(self, results: Results, goal: ParitySpec) -> Ablation:
         """Judges; ``results`` by training hash holds all of ``tuning`` and ``judging``."""
-        shared = {arm: self._results(arm, self.shared, results) for arm in (*self.tuned, *self.untuned)}
+        shared = {arm: self.at_shared(arm, results) for arm in (*self.tuned, *self.untuned)}
         return Ablation(
             shared_learning_rate=self.shared,
             seeds=self.seeds,
             arms={arm.name: self._arm(arm, results, shared, goal) for arm in shared},
             effects=dict(self._effects(shared)),
         )
+
+    def at_shared(self, arm: ArmKey, results: Results) -> list[TrainingResult]:
+        """The trainings of an arm that judge it at the shared learning rate, seed by seed."""
+        return self._results(arm, self.shared, results)
 
     def _rates_to_judge(self, arm: ArmKey, tuned: Results) -> tuple[float, ...]:
         return () if arm in self.untuned else (self.best(arm, tuned), self.best(self.baseline, tuned))
@@ -189,6 +196,7 @@ class Design:
         best = self.best(arm, results) if tuned else self.shared
         at_best = self._results(arm, best, results)
         one_d_best = self.best(self.baseline, results)
+        own_1d = ArmKey(1, arm.optimizer)
         carried = self._results(arm, one_d_best, results) if tuned else at_best
         return ArmResult(
             replica_groups=arm.groups,
@@ -208,6 +216,9 @@ class Design:
             carry_over=Estimate.of(
                 [a - b for a, b in zip(values(at_best, "auc"), values(carried, "auc"), strict=True)]
             ),
+            layout_at_best=None
+            if arm.groups == 1 or own_1d not in self.tuned
+            else judge(self._results(own_1d, self.best(own_1d, results), results), at_best, goal),
         )
 
     def _effects(self, shared: Mapping[ArmKey, list[TrainingResult]]) -> Iterator[tuple[str, Effect]]:

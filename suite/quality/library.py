@@ -3,6 +3,7 @@
     runs/<workload>/<spec hash>/<UTC time>-<short id>-<verb>/
         environment.json
         trainings/<training hash>.json
+        kept/<name>.json          what else took long
         verdict.json              when all are there
 
 An experiment that was ended goes on in its own folder (``--resume``), and trains what is missing. Nothing is
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 import json
 import secrets
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
@@ -29,6 +31,7 @@ from suite.spec import Frozen, Model, WorkloadSpec
 ENVIRONMENT = "environment.json"
 VERDICT = "verdict.json"
 TRAININGS = "trainings"
+KEPT = "kept"
 
 
 class Point(Frozen):
@@ -69,6 +72,33 @@ class Experiment:
         name = result.training.training_hash
         self._write(f"{TRAININGS}/{name}.json", result.model_dump_json(indent=1))
         self.finished[name] = result
+
+    def keep(self, name: str, content: dict[str, Any]) -> None:
+        """Keeps what else took long, under a name that says all it depends on.
+
+        Raises:
+            RunFailed: see ``save``.
+        """
+        with suppress(OSError):  # where the experiment itself is gone, writing says so
+            (self.path / KEPT).mkdir(exist_ok=True)
+        self._write(f"{KEPT}/{name}.json", json.dumps(content, indent=1, allow_nan=False))
+
+    def kept(self, name: str) -> dict[str, Any] | None:
+        """What an earlier call has kept under a name; None where nothing is.
+
+        Raises:
+            ConfigError: ``resume``: the file is damaged.
+        """
+        path = self.path / KEPT / f"{name}.json"
+        try:
+            content = json.loads(path.read_bytes())
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError) as error:
+            raise _damaged(path, str(error)) from error
+        if not isinstance(content, dict):
+            raise _damaged(path, "it holds no object")
+        return content
 
     def conclude(self, verdict: dict[str, Any]) -> Path:
         """Writes the verdict; returns its path.
@@ -149,9 +179,13 @@ def _read(path: Path, model: type[Model]) -> Model:
             "Give the folder that parity or ablate printed.",
         ) from error
     except ValidationError as error:
-        raise ConfigError(
-            "resume",
-            str(path),
-            f"it is damaged or foreign: {error.errors()[0]['msg']}.",
-            "Delete this file and resume: it is made again.",
-        ) from error
+        raise _damaged(path, error.errors()[0]["msg"]) from error
+
+
+def _damaged(path: Path, what: str) -> ConfigError:
+    return ConfigError(
+        "resume",
+        str(path),
+        f"it is damaged or foreign: {what}.",
+        "Delete this file and resume: it is made again.",
+    )

@@ -7,11 +7,14 @@ batch large enough for its gradient to be mostly signal, grows no faster at all.
 
 from __future__ import annotations
 
+import hashlib
+
 import torch
 
+from suite.quality.library import Experiment
 from suite.quality.spec import Training
 from suite.quality.training import VirtualTraining
-from suite.spec import Frozen
+from suite.spec import Frozen, validated
 
 #: A bucket holds the rows that 1D touches in this share of its steps or more, up to the one above.
 BUCKETS = (0.9, 0.1, 0.01, 0.0)
@@ -29,6 +32,18 @@ class MomentRatio(Frozen):
     #: First and ninth decile.
     low: float | None
     high: float | None
+
+
+def kept_moment_ratios(one: Training, others: list[Training], experiment: Experiment) -> list[MomentRatio]:
+    """``moment_ratios``, kept in an experiment for who goes on with it."""
+    hashes = "-".join(training.training_hash for training in (one, *others))
+    name = f"moments-{hashlib.sha256(hashes.encode()).hexdigest()[:16]}"
+    kept = experiment.kept(name)
+    if kept is None:
+        ratios = moment_ratios(one, others)
+        experiment.keep(name, {"ratios": [ratio.model_dump(mode="json") for ratio in ratios]})
+        return ratios
+    return [validated(MomentRatio, ratio, "resume.") for ratio in kept["ratios"]]
 
 
 def moment_ratios(one: Training, others: list[Training]) -> list[MomentRatio]:

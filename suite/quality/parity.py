@@ -116,7 +116,7 @@ def judge(
     first = next(check for check in checks if check.metric == goal.metric)
     decided = next((check for check in checks if check.verdict == "worse"), first)
     one_d = values(baseline, "auc")
-    target = statistics.fmean(one_d) - 10 * goal.auc_margin if target_auc is None else target_auc
+    target = default_target(one_d, goal) if target_auc is None else target_auc
     return Parity(
         verdict=decided.verdict,
         metric=decided.metric,
@@ -127,6 +127,11 @@ def judge(
         seeds=seeds,
         target_auc=target,
     )
+
+
+def default_target(baseline_auc: Sequence[float], goal: ParitySpec) -> float:
+    """The AUC that samples to target are counted to: the baseline's final mean less ten margins."""
+    return statistics.fmean(baseline_auc) - 10 * goal.auc_margin
 
 
 def _check(
@@ -160,7 +165,6 @@ def _check(
 
 def _arm(results: Sequence[TrainingResult], target: float) -> Arm:
     training = results[0].training
-    reached = [_samples_to(result, target) for result in results]
     return Arm(
         replica_groups=training.replica_groups,
         optimizer=training.optimizer.name,
@@ -173,8 +177,14 @@ def _arm(results: Sequence[TrainingResult], target: float) -> Arm:
             )
             for points in zip(*(result.curve for result in results), strict=True)
         ),
-        samples_to_target=None if None in reached else statistics.median(x for x in reached if x is not None),
+        samples_to_target=samples_to_target(results, target),
     )
+
+
+def samples_to_target(results: Sequence[TrainingResult], target: float) -> float | None:
+    """Training samples until the AUC reached a target, the median over seeds; None if some seed never did."""
+    reached = [_samples_to(result, target) for result in results]
+    return None if None in reached else statistics.median(x for x in reached if x is not None)
 
 
 def _samples_to(result: TrainingResult, target: float) -> float | None:

@@ -50,3 +50,24 @@ def _mix(state: np.ndarray) -> np.ndarray:
     state = (state ^ (state >> np.uint64(30))) * _MULTIPLIER_1
     state = (state ^ (state >> np.uint64(27))) * _MULTIPLIER_2
     return state ^ (state >> np.uint64(31))
+
+
+def permuted(stream: int, position: np.ndarray, size: int) -> np.ndarray:
+    """Where a random permutation of 0 .. size - 1 has put each position, int64, with nothing stored.
+
+    A Feistel network of four rounds permutes the 2^(2k) >= size numbers of two halves of k bits; who lands at
+    ``size`` or above goes through it again ("cycle walking"; Black and Rogaway, CT-RSA 2002), at most four
+    times on average.
+    """
+    half = np.uint64(max(1, -(-max(1, (size - 1).bit_length()) // 2)))
+    mask = (np.uint64(1) << half) - np.uint64(1)
+    found = position.astype(np.uint64)
+    walking = np.ones(len(found), bool)
+    while walking.any():
+        left, right = found[walking] >> half, found[walking] & mask
+        for number in range(4):
+            rounds = np.full(len(left), number)
+            left, right = right, left ^ (bits(stream, rounds, right) & mask)
+        found[walking] = (left << half) | right
+        walking[walking] = found[walking] >= size
+    return found.astype(np.int64)

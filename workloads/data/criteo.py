@@ -41,7 +41,8 @@ from suite.errors import ConfigError
 from suite.files import sync_folder
 from suite.spec import Frozen, TableSpec, WorkloadSpec, validated
 from workloads.data.counter_random import bits, key, permutation
-from workloads.data.criteo_files import CATEGORIES, DENSE, FIELD, CriteoFile, open_file, writable
+from workloads.data.criteo_files import CATEGORIES, DENSE, open_file
+from workloads.data.text_copy import FIELD, TextCopy, writable
 
 FEATURES = tuple(f"cat_{number}" for number in range(CATEGORIES))
 KAGGLE_DAYS = 7
@@ -80,7 +81,7 @@ class TerabyteOptions(CriteoOptions):
 class Part(NamedTuple):
     """Samples [start, stop) of a file."""
 
-    file: CriteoFile
+    file: TextCopy
     start: int
     stop: int
 
@@ -89,11 +90,11 @@ class Part(NamedTuple):
 
     def rows(self) -> np.ndarray:
         """uint32 [samples, 39], mapped from disk."""
-        return self.file.row_array[self.start : self.stop]
+        return self.file.arrays["rows"][self.start : self.stop]
 
     def labels(self) -> np.ndarray:
         """uint8 [samples], mapped from disk."""
-        return self.file.label_array[self.start : self.stop]
+        return self.file.arrays["labels"][self.start : self.stop]
 
 
 class Criteo(DataSource):
@@ -231,7 +232,7 @@ class Criteo(DataSource):
             sort_keys=True,
         )
         name = hashlib.sha256(settings.encode()).hexdigest()[:16]
-        path = self._train[0].file.rows.parent / f"kept-{name}.npz"
+        path = self._train[0].file.cache / f"kept-{name}.npz"
         if not path.exists():
             with writable(path.parent):
                 _write_counts(path, settings, self._count())

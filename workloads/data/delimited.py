@@ -56,33 +56,41 @@ class Fields:
         return Fields(self.text, starts, np.ascontiguousarray(self.ends[:, first:stop]), self.first_line)
 
 
-def read_fields(stream: BinaryIO, width: int, delimiter: str) -> Iterator[Fields]:
+def read_fields(stream: BinaryIO, width: int, delimiter: str, header: str | None = None) -> Iterator[Fields]:
     """The fields of a file, block by block.
 
     Args:
         stream: of lines that end in a newline, the last one too.
         width: fields a line.
         delimiter: one ASCII character.
+        header: what the first line must be, if it is none of the lines to be read.
 
     Raises:
-        BadLine: another number of fields, or no newline at the end.
+        BadLine: another header, another number of fields, or no newline at the end.
     """
-    rest = b""
-    line = 1
-    while block := stream.read(BLOCK_BYTES):
-        cut = block.rfind(b"\n") + 1
-        if cut == 0:
-            rest += block
-            if len(rest) > LONGEST_LINE:
-                raise BadLine(line, f"it is longer than {LONGEST_LINE:,} bytes")
-            continue
-        text = np.frombuffer(b"\0" * _WORD + rest + block[:cut], dtype=np.uint8)
-        rest = block[cut:]
-        fields = _fields(text, width, delimiter, line)
-        line += len(fields.starts)
-        yield fields
-    if rest:
-        raise BadLine(line, "it is cut short: the file ends without a newline")
+    rest = b"" if header is None else _without_header(stream, header)
+    line = 1 if header is None else 2
+    while chunk := rest + (block := stream.read(BLOCK_BYTES)):
+        cut = chunk.rfind(b"\n") + 1
+        rest = chunk[cut:]
+        if cut:
+            text = np.frombuffer(b"\0" * _WORD + chunk[:cut], dtype=np.uint8)
+            fields = _fields(text, width, delimiter, line)
+            line += len(fields.starts)
+            yield fields
+        elif not block:
+            raise BadLine(line, "it is cut short: the file ends without a newline")
+        elif len(rest) > LONGEST_LINE:
+            raise BadLine(line, f"it is longer than {LONGEST_LINE:,} bytes")
+
+
+def _without_header(stream: BinaryIO, header: str) -> bytes:
+    """What was read beyond the first line."""
+    begin = stream.read(LONGEST_LINE)
+    first, _, rest = begin.partition(b"\n")
+    if first.rstrip(b"\r") != header.encode():
+        raise BadLine(1, f"it is not {header!r}")
+    return rest
 
 
 def _fields(text: np.ndarray, width: int, delimiter: str, first_line: int) -> Fields:

@@ -36,8 +36,41 @@ def test_predicting_the_base_rate_has_normalized_entropy_and_calibration_one():
     assert (found.samples, found.base_rate, found.split) == (4, 0.25, "test")
 
 
+def test_the_interval_of_an_auc_is_that_of_a_bootstrap():
+    rng = np.random.default_rng(0)
+    labels = (rng.random(3000) < 0.2).astype(np.float64)
+    scores = np.round(np.clip(rng.normal(0.4 + 0.15 * labels, 0.2), 0, 1), 2)  # with ties
+    found = quality(labels, scores, "test")
+    drawn = (rng.integers(0, 3000, 3000) for _ in range(150))
+    aucs = [roc_auc_score(labels[i], scores[i]) for i in drawn]
+    # A standard deviation over 150 draws is known within 6 %; four of them.
+    assert (found.auc_high - found.auc_low) / (2 * 1.96) == pytest.approx(np.std(aucs), rel=0.24)
+    assert (found.auc_low + found.auc_high) / 2 == pytest.approx(found.auc)
+
+
+def test_the_interval_of_a_hand_worked_auc():
+    # Placements of clicks 1, 3/4 (0.5 ties with one of two), of the others too: variance 1/32 each, over 2.
+    found = quality(np.array([1, 1, 0, 0]), np.array([0.8, 0.5, 0.5, 0.2]), "test")
+    half = 1.959964 * math.sqrt(2 * (1 / 32) / 2)
+    assert found.auc_low == pytest.approx(0.875 - half)
+    assert found.auc_high == 1  # cut off
+
+
+def test_one_click_has_no_interval():
+    found = quality(np.array([1, 0, 0]), np.array([0.8, 0.5, 0.2]), "test")
+    assert (found.auc, found.auc_low, found.auc_high) == (1, None, None)
+
+
 def test_calibration_is_mean_score_over_base_rate():
     assert quality(np.array([1, 0]), np.array([0.9, 0.3]), "test").calibration == pytest.approx(0.6 / 0.5)
+
+
+def test_the_calibration_error_is_how_far_from_one_it_is():
+    launch = make_launch(0)
+    assert launch.quality is not None
+    high = launch.model_copy(update={"quality": launch.quality.model_copy(update={"calibration": 0.75})})
+    none = launch.model_copy(update={"quality": launch.quality.model_copy(update={"calibration": None})})
+    assert METRICS["calibration_error"].values(make_record([high, none])) == [0.25]
 
 
 @pytest.mark.parametrize(("label", "calibration"), [(0, None), (1, 0.4)])

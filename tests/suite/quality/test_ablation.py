@@ -108,6 +108,26 @@ def test_momentum_scaling_keeps_1ds_learning_rate(ablation: Ablation) -> None:
     assert arm.parity.verdict == "equivalent"
 
 
+def test_each_optimizer_is_judged_against_itself_in_1d(ablation: Ablation) -> None:
+    arm = ablation.arms[f"m16.{PLAIN}"]
+    assert arm.layout_at_best == arm.parity_at_best
+    assert ablation.arms[f"m16.{SCALED}"].layout_at_best is None  # 1D is not tuned with it
+    assert ablation.arms[f"1d.{PLAIN}"].layout_at_best is None
+
+    def trained(trainings: list[Training]) -> dict[str, TrainingResult]:
+        return {
+            t.training_hash: result_of(t, [auc(t) - 0.1 * (t.optimizer.name == "adam")]) for t in trainings
+        }
+
+    design = Design([4], [PLAIN, "adam"], RATES, SHARED, seeds=4, tuning_seeds=1, make=make)
+    results = trained(design.tuning())
+    results |= trained(design.judging(results))
+    arm = design.conclude(results, ParitySpec()).arms["m4.adam"]
+    assert arm.parity_at_best is not None
+    assert arm.layout_at_best is not None
+    assert (arm.parity_at_best.verdict, arm.layout_at_best.verdict) == ("worse", "equivalent")
+
+
 def test_1d_with_each_c_is_there_but_not_tuned(ablation: Ablation) -> None:
     assert {name for name, arm in ablation.arms.items() if not arm.tuning} == {
         f"1d.{SCALED}_c4",

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from suite.quality.moments import BUCKETS, moment_ratios
+from pathlib import Path
+
+import pytest
+
+from suite.environment import capture
+from suite.quality import moments
+from suite.quality.library import new_experiment, open_experiment
+from suite.quality.moments import BUCKETS, kept_moment_ratios, moment_ratios
 from suite.quality.spec import VirtualOptimizer
 from suite.spec import DenseOptimizerSpec
 from tests.suite.quality.test_virtual import small
@@ -27,3 +34,14 @@ def test_a_row_that_one_group_alone_meets_grows_m_times_as_fast() -> None:
     assert rare
     # No ratio exceeds M but for rounding where gradients of several samples cancel in 1D; rare rows reach it.
     assert max(r.high for r in rare if r.high is not None) >= 0.99 * 24
+
+
+def test_what_was_trained_once_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    one, many = small(1), small(1).model_copy(update={"replica_groups": 2})
+    experiment = new_experiment(tmp_path, one.workload, "ablate", capture(None))
+    found = kept_moment_ratios(one, [many], experiment)
+    again = open_experiment(experiment.path, capture(None))
+    other = many.model_copy(update={"replica_groups": 4})
+    assert kept_moment_ratios(one, [other], again) != found
+    monkeypatch.setattr(moments, "moment_ratios", None)
+    assert kept_moment_ratios(one, [many], again) == found

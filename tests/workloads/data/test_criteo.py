@@ -18,7 +18,7 @@ from suite.errors import ConfigError
 from suite.spec import WorkloadSpec
 from tests.helpers.criteo import Line, read_criteo, write_criteo
 from workloads.data.criteo import KAGGLE_LINES, TERABYTE_LINES
-from workloads.data.criteo_files import CACHE_VARIABLE
+from workloads.data.text_copy import CACHE_VARIABLE
 
 LINES = 703  # seven days of 100 and three lines more
 KAGGLE = "dlrm_criteo_kaggle,data=criteo_kaggle,lines=any"

@@ -10,8 +10,9 @@ import pytest
 
 from suite.errors import ConfigError
 from tests.helpers.criteo import read_criteo, write_criteo
-from workloads.data import criteo_files
-from workloads.data.criteo_files import CACHE_VARIABLE, open_file
+from workloads.data import text_copy
+from workloads.data.criteo_files import open_file
+from workloads.data.text_copy import CACHE_VARIABLE
 
 LINES = 300
 
@@ -49,24 +50,23 @@ def test_the_copy_holds_what_a_plain_reader_finds(folder: Path) -> None:
     expected = read_criteo(folder / "train.txt")
     found = open_file(folder, "train.txt", LINES)
     assert len(found) == LINES
-    assert found.label_array.tolist() == [line.label for line in expected]
-    assert found.row_array[:, :13].view(np.int32).tolist() == [line.numbers for line in expected]
-    assert found.row_array[:, 13:].tolist() == [line.categories for line in expected]
-    assert found.manifest.clicks == sum(line.label for line in expected)
+    assert found.arrays["labels"].tolist() == [line.label for line in expected]
+    assert found.arrays["rows"][:, :13].view(np.int32).tolist() == [line.numbers for line in expected]
+    assert found.arrays["rows"][:, 13:].tolist() == [line.categories for line in expected]
 
 
 def test_gzip_gives_the_same(folder: Path) -> None:
-    plain = np.array(open_file(folder, "train.txt", None).row_array)
+    plain = np.array(open_file(folder, "train.txt", None).arrays["rows"])
     shutil.rmtree(folder / "sparse2d_cache")
     text = folder / "train.txt"
     (folder / "train.txt.gz").write_bytes(gzip.compress(text.read_bytes()))
     text.unlink()
-    assert (open_file(folder, "train.txt", LINES).row_array == plain).all()
+    assert (open_file(folder, "train.txt", LINES).arrays["rows"] == plain).all()
 
 
 def test_the_text_is_read_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     open_file(folder, "train.txt", LINES)
-    monkeypatch.setattr(criteo_files, "_convert", None)
+    monkeypatch.setattr(text_copy, "_convert", None)
     assert len(open_file(folder, "train.txt", LINES)) == LINES
 
 
@@ -132,10 +132,10 @@ def test_a_truncated_line_is_refused(folder: Path) -> None:
 
 
 def test_a_short_file_is_refused(folder: Path) -> None:
-    assert "it ends after line 300, and Criteo's has 301" in refused(folder, LINES + 1)
+    assert "it ends after line 300, and the whole has 301" in refused(folder, LINES + 1)
     assert "cannot hold 45,840,617 lines" in refused(folder, 45_840_617)
     open_file(folder, "train.txt", None)
-    assert "it ends after line 300, and Criteo's has 301" in refused(folder, LINES + 1)  # by its copy, too
+    assert "it ends after line 300, and the whole has 301" in refused(folder, LINES + 1)  # by its copy, too
 
 
 def test_a_damaged_gzip_is_refused(folder: Path) -> None:
@@ -175,7 +175,7 @@ def test_a_file_that_was_only_touched_is_looked_at_once(
     open_file(folder, "train.txt", None)
     os.utime(folder / "train.txt", ns=(1, 1))
     open_file(folder, "train.txt", None)
-    monkeypatch.setattr(criteo_files.hashlib, "file_digest", None)
+    monkeypatch.setattr(text_copy.hashlib, "file_digest", None)
     assert len(open_file(folder, "train.txt", None)) == LINES
 
 
