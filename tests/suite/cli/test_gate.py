@@ -97,6 +97,7 @@ def test_an_improvement_is_no_failure(cli, repository, plan):
     done = cli("gate", "--plan", str(plan), "--repo", str(repository), "--head", "faster", "--json")
     steps = [row for row in done.document["metrics"] if row["name"] == "step_ms"]
     assert done.code == 0
+    assert "--renew" in done.document["renew"]
     assert {row["verdict"] for row in steps} == {"better"}
 
 
@@ -281,6 +282,25 @@ def test_expected_values_are_kept_compared_and_renewed(cli, repository, plan):
         assert found.document["verdict"] == verdict
         assert {row["name"] for row in found.document["metrics"] if row["status"] == "fail"} == {metric}
         assert "--renew" in found.document["renew"]
+
+
+def test_quality_of_virtual_groups_is_expected_seed_by_seed(cli, repository, plan):
+    plan.write_text(PLAN + PARITY.replace("schema_version = 1", ""))
+    common = ("gate", "--plan", str(plan), "--repo", str(repository), "--expected", "expected.json", "--json")
+    assert cli(*common, "--renew").code == 0
+    assert cli(*common).code == 0
+    content = json.loads(Path("expected.json").read_text())
+    content["parity"]["arms"]["candidate"]["auc"][1] += 1e-6
+    Path("expected.json").write_text(json.dumps(content))
+    failed = [row for row in cli(*common).document["metrics"] if row["status"] == "fail"]
+    assert [(row["configuration"], row["name"], row["verdict"]) for row in failed] == [
+        ("candidate, expected", "auc", "worse")
+    ]
+    plan.write_text(plan.read_text() + "[expected.tolerances]\nauc = 1e-5\n")
+    assert cli(*common).code == 0
+    content["parity"]["seeds"] = [0, 1, 2]
+    Path("expected.json").write_text(json.dumps(content))
+    assert cli(*common).code == 1
 
 
 def test_missing_rows_of_the_expected_values_fail(cli, repository, plan):
