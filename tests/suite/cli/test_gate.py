@@ -204,7 +204,7 @@ def save(folder: Path, **changes) -> None:
         file = folder / str(number) / "record.json"
         file.parent.mkdir(parents=True)
         launch = make_launch(number, [10 + number / 100] * 2)
-        file.write_text(make_record([launch], run_id=f"r{number}", **changes).model_dump_json())
+        file.write_text(make_record([launch], run_id=f"{folder}-{number}", **changes).model_dump_json())
 
 
 def test_saved_records_are_judged_without_running(cli, plan):
@@ -233,6 +233,7 @@ def test_saved_records_are_judged_without_running(cli, plan):
         (["--base-runs", "empty"], "head_runs", "only one side"),
         (["--base-runs", "empty", "--head-runs", "other"], "base_runs", "no baseline yet"),
         (["--base-runs", "saved", "--head-runs", "empty"], "head_runs", "no record.json"),
+        (["--base-runs", "saved", "--head-runs", "saved"], "head_runs", "in base's folder, too"),
         (["--base-runs", "saved", "--head-runs", "broken"], "record", "not whole JSON"),
         (["--base-runs", "saved", "--head-runs", "stack"], "stack", "torch 2.13.0+cpu and 2.14"),
         (["--base-runs", "saved", "--head-runs", "machine"], "hardware", "the machines differ"),
