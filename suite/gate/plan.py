@@ -57,9 +57,12 @@ class Configuration(Frozen):
 
 
 class RegressionPlan(Frozen):
-    """Base against head. ``launches`` a side for the first look, ``fresh_launches`` for the second."""
+    """Base against head. ``launches`` a side for the first look, ``fresh_launches`` for the second.
 
-    launches: Annotated[int, Field(strict=True, ge=3, le=100)] = 5
+    With fewer than three launches no noisy metric can look different: only what is deterministic is judged.
+    """
+
+    launches: Annotated[int, Field(strict=True, ge=1, le=100)] = 5
     fresh_launches: Annotated[int, Field(strict=True, ge=5, le=100)] = 6
     #: Share of a metric that does not matter, by its name; others have the metric's own.
     margins: dict[str, Margin] = Field(default_factory=dict)
