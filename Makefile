@@ -16,7 +16,7 @@ PIP     := $(BIN)/python -m pip install --quiet --disable-pip-version-check $(PI
 FBGEMM  := $(if $(filter cuda,$(DEVICE)),fbgemm-gpu,fbgemm-gpu-cpu)
 OTHER   := $(if $(filter cuda,$(DEVICE)),fbgemm-gpu-cpu,fbgemm-gpu)
 
-.PHONY: setup bench bench-overhead test test-oracle test-slow lint gate format schema clean
+.PHONY: setup bench bench-page bench-overhead microbench test test-oracle test-slow lint gate format schema clean
 
 setup: $(READY)
 
@@ -35,13 +35,22 @@ $(READY): pyproject.toml constraints.txt Makefile
 	$(PIP) --no-deps torchrec recbole
 	touch $@
 
+# asv in the size that SPARSE2D_ASV_SIZE names (docs/asv.md), and the table of what it ran.
 bench: setup
-	$(BIN)/sparse2d sweep dlrm_small movielens_100k --device $(DEVICE) --runs $(RUNS)
+	SPARSE2D_ASV_OPTIONS="--device $(DEVICE) --runs $(abspath $(RUNS)) $$SPARSE2D_ASV_OPTIONS" $(BIN)/python -m benchmarks.asv_run
+
+# The pages of all results, readable without a network.
+bench-page: setup
+	$(BIN)/python -m benchmarks.asv_page
 
 # What the suite's own layers cost, as ratios (benchmarks/overhead.py says which).
 bench-overhead: setup
 	$(BIN)/python -m benchmarks.overhead
 	$(BIN)/python -m benchmarks.virtual
+
+# The small pieces by pytest-benchmark, kept in .benchmarks and compared with the last time.
+microbench: setup
+	$(BIN)/python -m pytest benchmarks/micro --benchmark-autosave --benchmark-compare
 
 test: setup lint gate
 	$(BIN)/python -m pytest -m 'not slow'

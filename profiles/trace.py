@@ -140,7 +140,7 @@ def read(path: Path, ranges: Mapping[str, tuple[str, ...]]) -> Trace:
         groups=_groups(content.distributedInfo.pg_config),
     )
     events, content.traceEvents = content.traceEvents, []
-    repaired = _sort_into(trace, events, content.baseTimeNanoseconds, _component_of(ranges))
+    repaired = _sort_into(trace, events, content.baseTimeNanoseconds, component_of(ranges))
     if not (trace.ranges or trace.collectives or trace.device or trace.steps):
         raise bad_trace(
             path,
@@ -172,7 +172,7 @@ def _decoded(path: Path) -> _File:
         raise bad_trace(path, f"it is not whole JSON, probably truncated: {error}.", again) from error
 
 
-def _component_of(ranges: Mapping[str, tuple[str, ...]]) -> Callable[[str], str | None]:
+def component_of(ranges: Mapping[str, tuple[str, ...]]) -> Callable[[str], str | None]:
     """The component of a name by its longest prefix; each distinct name is looked at once."""
     prefixes = sorted(
         ((prefix, component) for component, names in ranges.items() for prefix in names),

@@ -8,7 +8,7 @@ The timed loop calls ``train_step`` and nothing else between reading the clock t
 from __future__ import annotations
 
 import abc
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from reference_impl.batch import Batch
     from suite.checkpoints.tensors import State
+    from suite.memory_categories import Category
     from suite.record import TableSharding
     from suite.spec import RunSpec
 
@@ -87,6 +88,15 @@ class Implementation(abc.ABC):
     def parameter_bytes(self) -> Mapping[str, int]:
         """Bytes this rank holds: ``embedding_weights``, ``embedding_optimizer_state``,
         ``dense_parameters``, ``dense_optimizer_state``."""
+
+    def held_tensors(self) -> Mapping[Category, Sequence[torch.Tensor]]:
+        """The live tensors of what lasts, by category of memory: those of ``parameter_bytes``, and the
+        parameters' ``gradients``.
+
+        By their addresses what the allocator handed out is told apart. Of a category that is not named the
+        size is that of ``parameter_bytes``.
+        """
+        return {}
 
     def sharding(self) -> tuple[TableSharding, ...]:
         """How the tables were sharded, for the record. Nothing where an implementation does not say."""

@@ -30,12 +30,13 @@ from suite.launchers.variables import STORE_FD
 from suite.loading import load_attribute
 from suite.memory import PeakMemory
 from suite.metrics.quality import quality
-from suite.record import ProfileRecord, RankRecord
+from suite.record import MemoryProfile, ProfileRecord, RankRecord
 from suite.spec import RunSpec
 from suite.timed_loop import align, run_profiled, run_steps
 
 #: What profiles steps, reached by its name: ``profiles`` depends on ``suite``.
 PROFILER = "profiles.capture:Capture"
+MEMORY_PROFILER = "profiles.memory:MemoryCapture"
 
 
 def run_rank(job: Job, rank: int, reporter: Reporter) -> RankOutput:
@@ -54,9 +55,9 @@ def run_rank(job: Job, rank: int, reporter: Reporter) -> RankOutput:
     reporter.at("build")
     source = open_source(run.workload, run.seed)
     data = description(source, run.workload.data.source) if rank == 0 else {}
+    memory = PeakMemory(device)
     implementation = implementation_class(run.implementation)(run, device)
     batches = RankBatches(run, source, rank, device)
-    memory = PeakMemory(device)
     groups = GroupNames(run.layout.ranks(), rank)
     if run.start is not None:
         load(implementation.checkpoint_state(), Path(run.start.checkpoint))
@@ -97,7 +98,9 @@ def run_rank(job: Job, rank: int, reporter: Reporter) -> RankOutput:
     predictions = predict(implementation, batches, lambda index: reporter.at("evaluate", index, count))
     if run.profile_steps:
         profile = _profile(job, rank, device, implementation, batches, groups, timed.step_ms, reporter)
-        record = record.model_copy(update={"profile": profile})
+        of_memory = _profile_memory(run, device, implementation, batches, reporter)
+        held = record.memory.model_copy(update={"profile": of_memory})
+        record = record.model_copy(update={"profile": profile, "memory": held})
     align(device)  # nobody leaves while another still needs it
     dist.destroy_process_group()
     if rank > 0:
@@ -172,6 +175,30 @@ def _profile(
         again = steps(None).steps
     plain_sgd_ms = tuple(step.components["lookup_backward_optimizer"].busy_ms for step in again)
     return profile.model_copy(update={"plain_sgd_ms": plain_sgd_ms})
+
+
+def _profile_memory(
+    run: RunSpec,
+    device: torch.device,
+    implementation: Implementation,
+    batches: RankBatches,
+    reporter: Reporter,
+) -> MemoryProfile:
+    """One interval from sync to sync with every call of the allocator told: what that costs is no part of a
+    component, so it is a pass of its own."""
+    capture = load_attribute(MEMORY_PROFILER, "profiler")(device, implementation)
+    count = run.sync_interval + capture.extra_steps
+    with capture:
+        run_profiled(
+            implementation.train_step,
+            lambda step: batches.train(run.warmup_steps + step),
+            steps=count,
+            device=device,
+            around=capture.step,
+            done=lambda step: reporter.at("profile", step, count),
+        )
+    found: MemoryProfile = capture.record()
+    return found
 
 
 def _is_traced(run: RunSpec, rank: int, median_ms: float) -> bool:

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import Field, model_validator
 
 from suite.errors import ErrorReport
+from suite.memory_categories import Category
 from suite.spec import Frozen, RunSpec, ShardingType
 
 SCHEMA_VERSION: Final = 1
@@ -42,8 +43,43 @@ class StepCollectives(Frozen):
     collectives: tuple[CollectiveCount, ...]
 
 
+class MemoryProfile(Frozen):
+    """What a rank's allocator had handed out in steps of a pass of its own, after the timed ones. In bytes.
+
+    Attributes:
+        at_peak: by category, at the moment at which most was allocated; they add up to that peak.
+        peak_component: the component of that moment.
+        largest: each category's own largest, whenever that was.
+        by_component: the same as ``at_peak``, at the largest moment of each component.
+        steps: looked at.
+        unseen_frees: blocks of a step whose end was not seen, and was taken to be the step's.
+    """
+
+    at_peak: dict[Category, Count]
+    peak_component: str
+    largest: dict[Category, Count]
+    by_component: dict[str, dict[Category, Count]]
+    steps: Count
+    unseen_frees: Count
+
+    @property
+    def allocated_peak(self) -> int:
+        """The most that was allocated at a moment."""
+        return sum(self.at_peak.values())
+
+
 class MemoryRecord(Frozen):
-    """Bytes on this rank. ``process`` is the peak over the timed steps; ``process_source`` says of what."""
+    """Bytes on this rank.
+
+    Attributes:
+        embedding_weights, embedding_optimizer_state, dense_parameters, dense_optimizer_state: what the
+            implementation says that it holds.
+        process: the peak over the timed steps, on the host or, where training is on a GPU, of the GPU.
+        process_source: who says so, and of what.
+        host_process: the peak resident set, where ``process`` is of a GPU.
+        allocated_peak, reserved_peak: of a GPU's allocator, over the timed steps.
+        profile: what the memory was for, where it was profiled.
+    """
 
     embedding_weights: Count
     embedding_optimizer_state: Count
@@ -51,8 +87,10 @@ class MemoryRecord(Frozen):
     dense_optimizer_state: Count
     process: Count
     process_source: str
+    host_process: Count | None = None
     allocated_peak: Count | None = None
     reserved_peak: Count | None = None
+    profile: MemoryProfile | None = None
 
 
 class ComponentSample(Frozen):
@@ -179,6 +217,24 @@ class LaunchRecord(Frozen):
         return self
 
 
+class ClusterRecord(Frozen):
+    """The cluster that ranks were started on. Which rank was on which host is in the ranks' records.
+
+    Attributes:
+        launcher: that started them.
+        job: the workload manager's name of the job.
+        partition: it ran in.
+        nodes: of the job, as the workload manager writes them.
+        emulated: what is emulated, in words, where the cluster is one in a box (``ci/cluster-in-a-box``).
+    """
+
+    launcher: str
+    job: str | None = None
+    partition: str | None = None
+    nodes: str | None = None
+    emulated: str | None = None
+
+
 class EnvironmentRecord(Frozen):
     """Where it ran. ``flags`` are words such as ``oversubscribed``, ``busy``, ``dirty_tree``."""
 
@@ -199,6 +255,8 @@ class EnvironmentRecord(Frozen):
     flags: tuple[str, ...]
     #: Digests of the user's own modules that the run names (``suite.code_prints``). Older records have none.
     code: dict[str, str] = Field(default_factory=dict)
+    #: None where all ranks were started on this host.
+    cluster: ClusterRecord | None = None
 
 
 class RunRecord(Frozen):

@@ -23,10 +23,6 @@ class ReplicaSync(abc.ABC):
         """
         return []
 
-    def held_bytes(self) -> int:
-        """Bytes of optimizer state that the strategy itself keeps on this rank from one sync to the next."""
-        return 0
-
 
 class NoSync(ReplicaSync):
     """1D: there is one copy."""
@@ -49,10 +45,6 @@ class Together(ReplicaSync):
     def waiting(self) -> list[tuple[torch.Tensor, torch.Tensor]]:
         """Of all parts."""
         return [pair for part in self._parts for pair in part.waiting()]
-
-    def held_bytes(self) -> int:
-        """Of all parts."""
-        return sum(part.held_bytes() for part in self._parts)
 
 
 @torch.no_grad()

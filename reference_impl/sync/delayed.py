@@ -44,7 +44,3 @@ class DelayedMomentsSync(ReplicaSync):
     def waiting(self) -> list[tuple[torch.Tensor, torch.Tensor]]:
         """See the contract: the moments in use, and a_(j-1)."""
         return list(zip(self._moments, self._averaged, strict=True))
-
-    def held_bytes(self) -> int:
-        """The moments' mean that waits for the next sync."""
-        return sum(moments.nbytes for moments in self._averaged)

@@ -7,6 +7,7 @@ from typing import Any
 
 from suite.cli.failures import located, relative
 from suite.components import COMPONENTS, ROLLUPS
+from suite.memory_categories import CATEGORIES, TOTALS
 from suite.metrics import METRICS
 from suite.metrics.components import FIGURES, fused_split, slowest_rank
 from suite.record import LaunchRecord, RunRecord
@@ -15,20 +16,6 @@ from suite.spec import RunSpec
 from suite.statistics import Interval, median_interval
 from suite.store import RECORD
 
-#: Every category of memory that a run can report; those it did not measure are null.
-MEMORY = (
-    "embedding_weights",
-    "embedding_optimizer_state",
-    "dense_parameters",
-    "dense_optimizer_state",
-    "gradients",
-    "activations",
-    "communication_buffers",
-    "other",
-    "allocated_peak",
-    "reserved_peak",
-    "process",
-)
 QUALITY = ("auc", "normalized_entropy", "log_loss", "calibration_error")
 
 
@@ -56,7 +43,7 @@ def run_body(run: RunSpec, record: RunRecord | None, path: Path | None) -> dict[
         found = median(metric)
         return int(found) if found is not None and found.is_integer() else found
 
-    memory = {category: median(f"memory.{category}") for category in MEMORY}
+    memory = {category: median(f"memory.{category}") for category in (*CATEGORIES, *TOTALS)}
     return {
         "record": None if path is None else relative(path / RECORD),
         "run_id": None if record is None else record.run_id,

@@ -14,6 +14,7 @@ from rich.console import Console
 
 from suite.cli.breakdown_view import show_breakdown, show_difference
 from suite.cli.failures import relative
+from suite.cli.memory_view import memory_body, show_memory, show_memory_difference
 from suite.cli.options import Runs
 from suite.cli.tables import label
 from suite.cli.verb import Result, verb
@@ -53,6 +54,8 @@ class Profiled:
     clock: str
     traces: tuple[Path, ...]
     notes: tuple[str, ...] = ()
+    #: Of the first launch (``suite.cli.memory_view``).
+    memory: Mapping[str, Any] | None = None
 
 
 @verb("trace")
@@ -67,7 +70,8 @@ def trace(
     ] = None,
     runs: Runs = Path("runs"),
 ) -> Result:
-    """Show where a step's time goes, by component, on every rank; for two runs the difference.
+    """Show where a step's time goes, by component, on every rank, and what its memory is for; for two runs
+    the difference.
 
     Every run profiles a few steps (--profile-steps), whether or not its traces were kept (--trace). Your own
     traces of training with TorchRec can be read too: name the folder that torch.profiler wrote them into.
@@ -89,12 +93,26 @@ def trace(
         difference = _difference(body, compared)
         return Result(
             {"before": body, "after": compared, "difference": difference},
-            lambda console: show_difference(body, compared, difference, console),
+            lambda console: _show_both(body, compared, difference, console),
         )
     if open_with is None:
-        return Result(body, lambda console: show_breakdown(body, console))
+        return Result(body, lambda console: _show(body, console))
     how = how_to_open(before, cast(Literal["tensorboard", "perfetto"], open_with))
     return Result(body | {"open": how}, lambda console: _show_lines(how, console))
+
+
+def _show(body: Mapping[str, Any], console: Console) -> None:
+    show_breakdown(body, console)
+    if body["memory"] is not None:
+        show_memory(body["memory"], console)
+
+
+def _show_both(
+    before: Mapping[str, Any], after: Mapping[str, Any], difference: Mapping[str, Any], console: Console
+) -> None:
+    show_difference(before, after, difference, console)
+    if before["memory"] is not None and after["memory"] is not None:
+        show_memory_difference(before["memory"], after["memory"], console)
 
 
 def profiled(run: str, runs_dir: Path) -> Profiled:
@@ -140,6 +158,7 @@ def profiled(run: str, runs_dir: Path) -> Profiled:
             for trace in kept
             if trace.steps_left_out
         ),
+        memory=memory_body(record.run, launches[0]),
     )
 
 
@@ -175,6 +194,7 @@ def breakdown_body(found: Profiled) -> dict[str, Any]:
         "clock": found.clock,
         "traces": [relative(folder) for folder in found.traces],
         "notes": list(found.notes),
+        "memory": found.memory,
     }
 
 

@@ -36,11 +36,16 @@ TORCHREC_RANGES: Mapping[str, tuple[str, ...]] = {
         "All2All_Pooled_Req",
         "ReduceScatterBase_Wait",  # row-wise
         "ReduceScatterBase_Req",
+        "All2All_Seq_Req_Wait",  # unpooled
+        "All2All_Seq_Req",
     ),
     "lookup_backward_optimizer": (
         "fbgemm::split_embedding_backward_codegen",
-        "torch::autograd::CppNode<SplitLookupFunction",
-        f"{_EVALUATE}torch::autograd::CppNode<SplitLookupFunction",
+        *(
+            f"{around}torch::autograd::CppNode<Split{kind}LookupFunction"
+            for kind in ("", "NoBag")  # pooled, unpooled
+            for around in ("", _EVALUATE)
+        ),
     ),
     "dense_optimizer": ("## dense_optimizer ##", "Optimizer.step#", "Optimizer.zero_grad#"),
     "replica_sync": ("## replica_sync ##",),

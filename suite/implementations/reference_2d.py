@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 
 import torch
@@ -23,6 +23,7 @@ from suite.implementations.sharded import (
     dense_parameters,
     embedding_optimizer,
 )
+from suite.memory_categories import Category
 from suite.spec import RunSpec
 
 
@@ -73,8 +74,8 @@ class Reference2D(ShardedImplementation):
         pending = self._state_blocks("pending", lambda state: waiting.get(id(state)))
         return {**super().checkpoint_state(), **pending}
 
-    def parameter_bytes(self) -> Mapping[str, int]:
+    def held_tensors(self) -> Mapping[Category, Sequence[torch.Tensor]]:
         """See the contract. Moments that wait for the next sync are optimizer state too."""
-        held = dict(super().parameter_bytes())
-        held["embedding_optimizer_state"] += self._sync.held_bytes()
-        return held
+        held = super().held_tensors()
+        waiting = [mean for _, mean in self._sync.waiting()]
+        return {**held, "embedding_optimizer_state": [*held["embedding_optimizer_state"], *waiting]}

@@ -27,6 +27,7 @@ from suite.implementations.model import build_model
 from suite.implementations.pipeline import LOOK_AHEAD, Pipeline, WithLoss
 from suite.implementations.planning import plan_in_time
 from suite.implementations.ranges import TORCHREC_RANGES
+from suite.memory_categories import LASTING, Category
 from suite.record import TableSharding
 from suite.spec import DenseOptimizerSpec, RunSpec, config_errors
 
@@ -150,14 +151,24 @@ class ShardedImplementation(Implementation):
 
     def parameter_bytes(self) -> Mapping[str, int]:
         """See the contract."""
-        state = self.dense_optimizer.state.values()
+        held = self.held_tensors()
+        return {category: sum(tensor.nbytes for tensor in held[category]) for category in LASTING}
+
+    def held_tensors(self) -> Mapping[Category, Sequence[torch.Tensor]]:
+        """See the contract."""
+        dense = list(dense_parameters(self.model).values())
+        tables = [weight for _, weight in data_parallel_tables(self.model)]
         return {
-            "embedding_weights": sum(s.weight.nbytes for s in self.shards),
-            "embedding_optimizer_state": sum(v.nbytes for s in self.shards for v in s.states),
-            "dense_parameters": sum(p.nbytes for p in dense_parameters(self.model).values()),
-            "dense_optimizer_state": sum(
-                v.nbytes for entry in state for v in entry.values() if isinstance(v, torch.Tensor)
-            ),
+            "embedding_weights": [s.weight.detach() for s in self.shards],
+            "embedding_optimizer_state": [state for s in self.shards for state in s.states],
+            "dense_parameters": [p.detach() for p in dense],
+            "dense_optimizer_state": [
+                value
+                for entry in self.dense_optimizer.state.values()
+                for value in entry.values()
+                if isinstance(value, torch.Tensor)
+            ],
+            "gradients": [p.grad for p in (*dense, *tables) if p.grad is not None],
         }
 
     def checkpoint_state(self) -> State:

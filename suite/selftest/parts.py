@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
-from suite.environment import available_memory, visible_gpus
+from suite.environment import available_memory, visible_gpu_memory, visible_gpus
 from suite.errors import ConfigError
 from suite.record import LaunchRecord
 from suite.selftest.workload import STEPS, workload
@@ -160,7 +160,8 @@ def _wrong_memory(launch: LaunchRecord, case: Case) -> str | None:
     if held != whole:
         return f"all ranks say that they hold {held:,} bytes of tables, and by arithmetic it is {whole:,}."
     for rank in launch.ranks:
-        if not rank.memory.embedding_weights < rank.memory.process < available_memory():
+        have = available_memory() if rank.device == "cpu" else visible_gpu_memory()
+        if not rank.memory.embedding_weights < rank.memory.process < have:
             return f"rank {rank.rank} says that its process takes {rank.memory.process:,} bytes."
         peak = rank.memory.allocated_peak
         if peak is not None and peak < rank.memory.embedding_weights:

@@ -2,7 +2,8 @@
 
 The ``sh`` blocks of a page are one shell script: what a page shows must work in the order in which it shows
 it. ``make`` lines are not run here (``make test`` would run this test); their targets must exist. The
-README's are run by ``make test``, those of the other pages by ``make test-slow``.
+README's are run by ``make test``, those of the other pages by ``make test-slow``. What would write into the
+checkout runs in a copy of it.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.helpers.checkout import copy_checkout
+
 ROOT = Path(__file__).parents[2]
 PAGES = sorted(
     page
@@ -22,6 +25,7 @@ PAGES = sorted(
     if not page.parts[-2].startswith(".")
 )
 BLOCK = re.compile(r"^```sh\n(.*?)^```", re.MULTILINE | re.DOTALL)
+IN_A_COPY = (ROOT / "docs/asv.md",)
 #: Lines that a reader runs once, outside of what a page shows.
 SETTING = re.compile(r"^\s*(make\b|\. \.venv|git clone|cd )")
 
@@ -49,17 +53,26 @@ def test_commands_run(page: Path, tmp_path: Path) -> None:
     if not script.strip():
         pytest.skip("shows set-up only")
     # Paths on the page are relative to the repository; records must not go there.
-    for name in ("workloads", "docs", "reference_impl"):
-        (tmp_path / name).symlink_to(ROOT / name)
+    if page in IN_A_COPY:
+        root = copy_checkout(tmp_path / "copy")
+    else:
+        root = tmp_path
+        for name in ("workloads", "docs", "reference_impl"):
+            (root / name).symlink_to(ROOT / name)
     commands = tmp_path / "bin"
     commands.mkdir()
     (commands / "sparse2d").write_text(f'#!/bin/sh\nexec {sys.executable} -m suite.cli.main "$@"\n')
     (commands / "sparse2d").chmod(0o755)
+    (commands / "asv").write_text(f'#!/bin/sh\nexec {sys.executable} -m asv "$@"\n')
+    (commands / "asv").chmod(0o755)
     (commands / "python").symlink_to(sys.executable)
+    path = str(root if page in IN_A_COPY else ROOT)
     done = subprocess.run(
         ["bash", "-euo", "pipefail", "-c", script],
-        cwd=tmp_path,
-        env=os.environ | {"PATH": f"{commands}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT)},
+        cwd=root,
+        env=os.environ
+        | {"PATH": f"{commands}:{os.environ['PATH']}", "HOME": str(tmp_path)}
+        | {"PYTHONPATH": path, "ASV_PYTHONPATH": path},
         capture_output=True,
         text=True,
         timeout=1200,  # a guard against a hang, far above what the commands take

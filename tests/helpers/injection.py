@@ -39,23 +39,23 @@ class Delayed(Reference2D):
         over_arch = next(m for name, m in self.model.named_modules() if name.endswith("over_arch"))
         match self.where:
             case "input_dist":
-                _before(sharded._input_dists[0], "forward", self._delay)
+                before(sharded._input_dists[0], "forward", self._delay)
             case "lookup":
-                _before(sharded._lookups[0], "forward", self._delay)
+                before(sharded._lookups[0], "forward", self._delay)
             case "output_dist":
-                _before(sharded._output_dists[0], "forward", self._delay)
+                before(sharded._output_dists[0], "forward", self._delay)
             case "dense_forward":
                 over_arch.register_forward_pre_hook(lambda *_: self._delay())
             case "dense_backward":
                 over_arch.register_forward_hook(lambda _, __, output: self._delay_gradient(output))
             case "output_dist_backward":
-                _before(comm_ops.All2All_Pooled_Wait, "backward", self._delay)
+                before(comm_ops.All2All_Pooled_Wait, "backward", self._delay)
             case "lookup_backward_optimizer":
                 sharded._lookups[0].register_forward_hook(lambda _, __, output: self._delay_gradient(output))
             case "dense_optimizer":
                 self.dense_optimizer.register_step_pre_hook(lambda *_: self._delay())
             case "replica_sync":
-                _before(self._schedule, "after_step", self._delay)
+                before(self._schedule, "after_step", self._delay)
 
     def train_step(self, batch: Batch) -> torch.Tensor:
         if self.where == "other":
@@ -77,7 +77,7 @@ class Delayed(Reference2D):
             return dist.all_reduce(mean, async_op=True).get_future().then(lambda future: future.value()[0])
 
 
-def _before(owner: Any, name: str, action: Callable[[], None]) -> None:
+def before(owner: Any, name: str, action: Callable[[], None]) -> None:
     original = getattr(owner, name)
 
     def wrapped(*args: Any, **kwargs: Any) -> Any:

@@ -10,7 +10,8 @@ from suite.components import COMMUNICATION, COMPONENTS
 from suite.errors import ConfigError, ErrorReport
 from suite.implementation import Implementation
 from suite.launchers.base import Progress
-from suite.record import EnvironmentRecord, LaunchRecord, ProfileRecord, RunRecord
+from suite.memory_categories import CATEGORIES
+from suite.record import EnvironmentRecord, LaunchRecord, MemoryProfile, ProfileRecord, RunRecord
 from suite.spec import RunSpec, WorkloadSpec
 
 STACK = {"torch": "2.13.0+cpu", "torchrec": "1.8.0", "fbgemm-gpu-cpu": "1.8.0"}
@@ -148,6 +149,25 @@ def with_profiles(launch: LaunchRecord, profiles: Sequence[ProfileRecord]) -> La
     """The launch with what each rank's profiler saw."""
     ranks = zip(launch.ranks, profiles, strict=True)
     return launch.model_copy(update={"ranks": tuple(r.model_copy(update={"profile": p}) for r, p in ranks)})
+
+
+def with_memory(launch: LaunchRecord, activations: Sequence[int]) -> LaunchRecord:
+    """The launch with a memory profile of each rank, whose peak holds so many bytes of activations."""
+    ranks = []
+    for rank, size in zip(launch.ranks, activations, strict=True):
+        held = {c: getattr(rank.memory, c, 0) for c in CATEGORIES}
+        peak = {**held, "activations": size}
+        profile = {
+            "at_peak": peak,
+            "peak_component": "dense_backward",
+            "largest": {**peak, "gradients": 7},
+            "by_component": {"lookup": held, "dense_backward": peak},
+            "steps": 1,
+            "unseen_frees": 0,
+        }
+        memory = rank.memory.model_copy(update={"profile": MemoryProfile.model_validate(profile)})
+        ranks.append(rank.model_copy(update={"memory": memory}))
+    return launch.model_copy(update={"ranks": tuple(ranks)})
 
 
 def collective(sent: int, wire: int) -> dict[str, Any]:

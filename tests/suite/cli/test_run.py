@@ -68,7 +68,12 @@ def test_the_document(cli):
         "bytes": 200,
         "wire_bytes": 100,
     }
-    assert document["quality"] == {"auc": 0.75, "normalized_entropy": 0.9, "log_loss": 0.6}
+    assert document["quality"] == {
+        "auc": 0.75,
+        "normalized_entropy": 0.9,
+        "log_loss": 0.6,
+        "calibration_error": 0.0,
+    }
     assert document["environment"]["flags"] == list(record.environment.flags)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.helpers.kineto import Kineto
-from tests.helpers.records import FakeLauncher, make_launch, make_profile, with_profiles
+from tests.helpers.records import FakeLauncher, make_launch, make_profile, with_memory, with_profiles
 from tests.suite.cli.conftest import TINY
 
 
@@ -54,6 +54,27 @@ def test_the_tree_fits_80_columns(cli, run):
     assert "Cost of looking: 1.00 of a plain step (10.0 ms)" in done.out
     # There is no replica sync in 1D.
     assert "replica_sync" not in done.out
+
+
+def test_memory_of_the_rank_that_allocates_most(cli, monkeypatch):
+    profiled = with_profiles(make_launch(0, [10.0, 10.0]), [make_profile([10] * 3)] * 2)
+    launch = with_memory(profiled, [1 << 20, 3 << 20])
+    monkeypatch.setattr(FakeLauncher, "script", lambda run, index: launch)
+    record = cli("run", TINY, "--world-size", "2", "--json").document
+    assert record["memory"]["activations"] == 3 << 20
+    document = cli("trace", record["record"], "--json").document["memory"]
+    assert document["largest_rank"] == 1
+    of = document["ranks"]["1"]
+    assert sum(of["at_peak"].values()) == of["allocated_peak"] == (3 << 20) + 65 + 16 + 8
+    assert of["by_component"] == {"lookup": 65 + 16 + 8, "dense_backward": of["allocated_peak"]}
+    assert of["modelled"]["reason"] == "the record does not say how tables are sharded"
+    out = cli("trace", record["record"]).out
+    assert max(len(line) for line in out.splitlines() if not line.startswith("The peak is")) <= 80
+    rows = [line.split() for line in out.splitlines()]
+    assert ["activations", "3", "MiB", "-", "3", "MiB"] in rows
+    assert ["process", "501", "B"] in rows
+    both = [line.split() for line in cli("trace", record["record"], record["record"]).out.splitlines()]
+    assert ["activations", "3", "MiB", "3", "MiB", "0", "B"] in both
 
 
 def test_many_ranks_are_not_all_shown(cli, run):

@@ -18,11 +18,27 @@ from tests.helpers.training import Case, global_batch, rank_batch
 
 def _emitted(case: Case) -> set[str]:
     """Job: names of the profiler's ranges in the second step."""
+    run = case.run_spec()
+    return _ranges(run, rank_batch(global_batch(0, case.global_batch), run, dist.get_rank()))
+
+
+def _emitted_unpooled() -> set[str]:
+    """Job: the same of a table that gives a vector an id."""
+    from suite.batches import RankBatches
+    from suite.catalog import load_workload
+    from suite.data import open_source
+    from suite.spec import RunSpec
+
+    spec = load_workload("lm_vocabulary,row_factor=0.01")
+    layout = {"world_size": dist.get_world_size(), "sharding": "row_wise"}
+    run = RunSpec.model_validate({"workload": spec, "layout": layout})
+    return _ranges(run, RankBatches(run, open_source(spec, 0), dist.get_rank(), torch.device("cpu")).train(0))
+
+
+def _ranges(run: Any, batch: Any) -> set[str]:
     from suite.implementation import implementation_class
 
-    run = case.run_spec()
-    model = implementation_class(case.implementation)(run, torch.device("cpu"))
-    batch = rank_batch(global_batch(0, case.global_batch), run, dist.get_rank())
+    model = implementation_class(run.implementation)(run, torch.device("cpu"))
     model.train_step(batch)
     with torch.profiler.profile() as profile:
         model.train_step(batch)
@@ -30,8 +46,10 @@ def _emitted(case: Case) -> set[str]:
 
 
 def test_every_components_ranges_are_emitted(world: Callable[[int], World]) -> None:
-    """Mixed sharding: table-wise and row-wise have ranges of their own."""
-    emitted = set().union(*world(4).run(_emitted, Case(4, "mixed", replica_groups=2)))
+    """Mixed sharding: table-wise and row-wise have ranges of their own, and so have unpooled tables."""
+    emitted = set().union(
+        *world(4).run(_emitted, Case(4, "mixed", replica_groups=2)), *world(4).run(_emitted_unpooled)
+    )
     prefixes = set(chain.from_iterable(TORCHREC_RANGES.values()))
     assert not {prefix for prefix in prefixes if not any(name.startswith(prefix) for name in emitted)}
 
