@@ -138,10 +138,11 @@ def account(
     steps: Sequence[tuple[int, int]],
     marks: Marks,
     before: Mapping[Category, int],
+    sync_interval: int = 1,
 ) -> MemoryProfile:
     """Adds blocks up, moment by moment, over the steps.
 
-    Steps in which a free was not seen are looked at only where all steps are such.
+    Of the steps at one place between two syncs those are looked at in which the fewest frees were not seen.
 
     Args:
         found: blocks in the order of their start.
@@ -149,16 +150,17 @@ def account(
         steps: start and end of each.
         marks: of the thread that takes the steps.
         before: bytes that were there before the events and after them.
-
-    Raises:
-        ValueError: there is no step.
+        sync_interval: steps from one replica sync to the next; ``steps`` are whole intervals.
     """
     unseen = [sum(start <= moment < end for moment in lost) for start, end in steps]
-    looked_at = [step for step, count in zip(steps, unseen, strict=True) if count == min(unseen)]
+    fewest = [min(unseen[place::sync_interval]) for place in range(sync_interval)]
+    looked_at = [step for i, step in enumerate(steps) if unseen[i] == fewest[i % sync_interval]]
     now: Counter[str] = Counter(before)
     changes = sorted(
         [(block.start, block.size, block.category) for block in found]
         + [(block.end, -block.size, block.category) for block in found if block.end is not None]
+        # A step that allocates nothing has what it begins with.
+        + [(start, 0, "other") for start, _ in looked_at]
     )
     moments: list[tuple[int, dict[str, int]]] = []
     for time, size, category in changes:
@@ -177,8 +179,6 @@ def account(
             peaks[component] = held
         for c in CATEGORIES:
             largest[c] = max(largest[c], held[c])
-    if not peaks:
-        raise ValueError("no step has an allocation")
     at = max(peaks, key=lambda component: sum(peaks[component].values()))
     return MemoryProfile(
         at_peak=peaks[at],
@@ -186,5 +186,5 @@ def account(
         largest=largest,
         by_component=peaks,
         steps=len(looked_at),
-        unseen_frees=min(unseen),
+        unseen_frees=sum(fewest),
     )

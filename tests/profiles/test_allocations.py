@@ -105,11 +105,33 @@ def test_steps_with_unseen_frees_are_looked_at_only_where_all_are_such() -> None
     assert (one.allocated_peak, one.steps, one.unseen_frees) == (50, 1, 1)
 
 
+def test_the_step_with_the_sync_is_looked_at_although_a_free_was_not_seen() -> None:
+    """Of two intervals of two steps; the second step of each syncs, and in both a free is lost."""
+    steps = [(110, 200), (210, 300), (310, 400), (410, 500)]
+    ends = [100, *(end for _, end in steps), 600]
+    events = [
+        event
+        for start, size, lost in ((120, 10, 0), (220, 90, 5), (320, 10, 5), (420, 90, 6))
+        for event in (
+            Event(start, 1, size, "communication_buffers"),
+            Event(start + 1, 1, -size, "communication_buffers"),
+            *([Event(start + 2, start, lost, "activations")] if lost else []),
+        )
+    ]
+    found, lost = blocks(events, [], ends)
+    assert lost == [222, 322, 422]
+    profile = account(found, lost, steps, Marks([], []), {}, sync_interval=2)
+    assert profile.at_peak["communication_buffers"] == 90
+    assert (profile.steps, profile.unseen_frees) == (3, 1)
+
+
 def test_a_block_that_is_older_than_the_events_is_not_theirs() -> None:
     found, lost = blocks([Event(120, 9, -500, "other"), Event(130, 1, 8, "other")], [], ENDS)
     assert account(found, lost, STEPS, Marks([], []), {}).allocated_peak == 8
 
 
-def test_no_allocation_in_any_step() -> None:
-    with pytest.raises(ValueError, match="no step has an allocation"):
-        account([], [], STEPS, Marks([], []), {})
+def test_a_step_that_allocates_nothing_has_what_it_begins_with() -> None:
+    found, lost = blocks([Event(105, 1, 8, "activations")], [], ENDS)
+    profile = account(found, lost, STEPS, Marks([], []), {"dense_parameters": 3})
+    assert profile.at_peak == NOTHING | {"dense_parameters": 3, "activations": 8}
+    assert profile.by_component == {"other": profile.at_peak}
