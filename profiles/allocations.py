@@ -76,6 +76,14 @@ class Marks:
         place = bisect_right(self.times, time) - 1
         return (self.components[place] if place >= 0 else None) or "other"
 
+    def left(self, component: str, start: int, end: int) -> int:
+        """When the component was left for the last time between two moments; ``end`` where it was not."""
+        first = max(0, bisect_right(self.times, start) - 1)
+        last = bisect_right(self.times, end) - 1
+        return max(
+            (self.times[i + 1] for i in range(first, last) if self.components[i] == component), default=end
+        )
+
 
 def category_of(component: str | None) -> Category:
     """What an allocation made in a component's range is there for."""
@@ -83,18 +91,23 @@ def category_of(component: str | None) -> Category:
 
 
 def blocks(
-    events: Iterable[Event], held: Sequence[tuple[int, Mapping[int, Category]]], step_ends: Sequence[int]
+    events: Iterable[Event],
+    held: Sequence[tuple[int, Mapping[int, Category]]],
+    step_ends: Sequence[int],
+    marks: Marks,
 ) -> tuple[list[Block], list[int]]:
     """Pairs allocations with their frees.
 
     A tensor that was handed to gloo may be freed on gloo's own thread, which the profiler does not see.
     Such a block shows when its address is handed out again, or because it outlives the step after its own;
-    it is taken to end with its step. Frees of blocks that were there before the events say nothing.
+    it is taken to end when its step leaves the component it was made in. Frees of blocks that were there
+    before the events say nothing.
 
     Args:
         events: in the order of time.
         held: moments, and the addresses of what lasts as they were then.
         step_ends: when each step ended, in order.
+        marks: of the thread that takes the steps.
 
     Returns:
         The blocks, and the starts of those whose free was not seen.
@@ -110,7 +123,8 @@ def blocks(
         own_end = next((t for t in step_ends if t >= event.time), None)
         if not seen and lasting is None and own_end is not None:
             lost.append(event.time)
-            end = own_end if end is None else min(own_end, end)
+            left = marks.left(marks.at(event.time), event.time, own_end)
+            end = left if end is None else min(left, end)
         found.append(Block(event.time, end, event.size, lasting or event.category, event.address))
 
     for event in events:

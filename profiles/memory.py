@@ -93,7 +93,7 @@ class MemoryCapture:
         tree = profiler.kineto_results.experimental_event_tree()
         events, steps, marks = _read(tree, self._implementation.component_ranges(), self._device)
         ends = [end for _, end in steps]
-        found, lost = blocks(events, list(zip(ends, self._held, strict=True)), ends)
+        found, lost = blocks(events, list(zip(ends, self._held, strict=True)), ends, marks)
         at_end = {block.address: block.size for block in found if block.end is None}
         return account(found, lost, steps[1:-1], marks, self._before(at_end), self._sync_interval)
 
