@@ -32,7 +32,8 @@ from workloads.asv_benchmarks.support.records import ROOT, Measured
 LOG = ROOT / ".asv" / "asv.log"
 #: Where asv keeps what it knows about this machine.
 MACHINE = Path.home() / ".asv-machine.json"
-ASV = (sys.executable, "-m", "asv")
+#: As it is called by hand: asv tells environments apart by the path of their Python.
+ASV = str(Path(sys.executable).with_name("asv"))
 
 
 def main(arguments: list[str]) -> int:
@@ -78,9 +79,9 @@ def main(arguments: list[str]) -> int:
 def _asv(commit: str, arguments: list[str]) -> int:
     with LOG.open("w") as log:
         if not MACHINE.exists():
-            subprocess.run([*ASV, "machine", "--yes"], cwd=ROOT, stdout=log, stderr=log, check=True)
+            subprocess.run([ASV, "machine", "--yes"], cwd=ROOT, stdout=log, stderr=log, check=True)
         with _shown(PROGRESS):
-            command = [*ASV, "run", "--set-commit-hash", commit, "--show-stderr", *arguments]
+            command = [ASV, "run", "--set-commit-hash", commit, "--show-stderr", *arguments]
             # This checkout is measured, whichever one the environment has installed.
             variables = os.environ | {"ASV_PYTHONPATH": str(ROOT)}
             done = subprocess.run(command, cwd=ROOT, env=variables, stdout=log, stderr=log, check=False)

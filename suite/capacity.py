@@ -8,13 +8,29 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from suite.environment import available_memory, visible_gpu_memory
+from suite.environment import available_memory, visible_gpu_memory, visible_gpus
 from suite.errors import ConfigError
 from suite.spec import RunSpec, TableSpec
 
 #: Of a rank that has imported the stack, not counting the pages that ranks share.
 RANK_BYTES = 100 * 2**20
 _ELEMENT = {"fp32": 4, "fp16": 2}
+
+
+def check_machine(run: RunSpec) -> None:
+    """Refuses a run that cannot be on this machine alone: too few GPUs, or too little memory.
+
+    Raises:
+        ConfigError: ``device``, or as ``check_capacity``.
+    """
+    if run.device == "cuda" and run.layout.world_size > visible_gpus():
+        raise ConfigError(
+            "device",
+            run.device,
+            f"{run.layout.world_size} ranks need as many GPUs; {visible_gpus()} are visible here.",
+            "Use --device cpu, a smaller --world-size, or set CUDA_VISIBLE_DEVICES.",
+        )
+    check_capacity(run)
 
 
 def check_capacity(run: RunSpec) -> None:

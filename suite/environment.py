@@ -15,7 +15,8 @@ from typing import Any
 import psutil
 
 from suite.code_prints import code_prints
-from suite.record import EnvironmentRecord
+from suite.launchers.variables import BOX
+from suite.record import ClusterRecord, EnvironmentRecord
 from suite.spec import Frozen, RunSpec
 
 #: Distributions whose versions are recorded where they are installed.
@@ -50,14 +51,20 @@ _PROC = Path("/proc")
 def capture(run: RunSpec | None) -> EnvironmentRecord:
     """The environment now, before a launch of ``run`` (None: of no run in particular).
 
-    Flags: ``oversubscribed`` (on the CPU, more ranks than cores), ``busy`` (others use the cores),
-    ``dirty_tree`` (the checkout has uncommitted changes), ``virtual_machine``.
+    Flags: ``oversubscribed`` (on the CPU, more ranks on a host than cores), ``cluster_in_a_box`` (hosts and
+    links are emulated on one machine), ``busy`` (others use the cores), ``dirty_tree`` (the checkout has
+    uncommitted changes), ``virtual_machine``.
     """
     root = Path(__file__).resolve().parents[1]
     commit, dirty = git_state(root)
     cores = available_cores()
+    cluster = _cluster(run)
+    on_host = 0 if run is None else run.layout.world_size
+    if run is not None and cluster is not None:
+        on_host = run.layout.ranks_per_host or on_host
     flags = {
-        "oversubscribed": run is not None and run.device == "cpu" and run.layout.world_size > cores,
+        "oversubscribed": run is not None and run.device == "cpu" and on_host > cores,
+        "cluster_in_a_box": cluster is not None and cluster.emulated is not None,
         "busy": psutil.cpu_percent(BUSY_WINDOW_S) > 100 * BUSY_SHARE,
         "dirty_tree": bool(dirty),
         "virtual_machine": "hypervisor" in _cpu_facts().get("flags", "").split(),
@@ -79,6 +86,19 @@ def capture(run: RunSpec | None) -> EnvironmentRecord:
         variables={k: v for k, v in sorted(os.environ.items()) if k.startswith(VARIABLES)},
         flags=tuple(name for name, is_set in flags.items() if is_set),
         code={} if run is None else code_prints(run),
+        cluster=cluster,
+    )
+
+
+def _cluster(run: RunSpec | None) -> ClusterRecord | None:
+    if run is None or run.launcher == "local":
+        return None
+    return ClusterRecord(
+        launcher=run.launcher,
+        job=os.environ.get("SLURM_JOB_ID"),
+        partition=os.environ.get("SLURM_JOB_PARTITION"),
+        nodes=os.environ.get("SLURM_JOB_NODELIST"),
+        emulated=os.environ.get(BOX),
     )
 
 

@@ -52,7 +52,7 @@ class MemoryProfile(Frozen):
         largest: each category's own largest, whenever that was.
         by_component: the same as ``at_peak``, at the largest moment of each component.
         steps: looked at.
-        unseen_frees: blocks of a step whose end was not seen, and was taken to be the step's.
+        unseen_frees: blocks of a step whose end was not seen, and was taken to be their component's.
     """
 
     at_peak: dict[Category, Count]
@@ -217,6 +217,24 @@ class LaunchRecord(Frozen):
         return self
 
 
+class ClusterRecord(Frozen):
+    """The cluster that ranks were started on. Which rank was on which host is in the ranks' records.
+
+    Attributes:
+        launcher: that started them.
+        job: the workload manager's name of the job.
+        partition: it ran in.
+        nodes: of the job, as the workload manager writes them.
+        emulated: what is emulated, in words, where the cluster is one in a box (``ci/cluster-in-a-box``).
+    """
+
+    launcher: str
+    job: str | None = None
+    partition: str | None = None
+    nodes: str | None = None
+    emulated: str | None = None
+
+
 class EnvironmentRecord(Frozen):
     """Where it ran. ``flags`` are words such as ``oversubscribed``, ``busy``, ``dirty_tree``."""
 
@@ -237,6 +255,8 @@ class EnvironmentRecord(Frozen):
     flags: tuple[str, ...]
     #: Digests of the user's own modules that the run names (``suite.code_prints``). Older records have none.
     code: dict[str, str] = Field(default_factory=dict)
+    #: None where all ranks were started on this host.
+    cluster: ClusterRecord | None = None
 
 
 class RunRecord(Frozen):

@@ -25,6 +25,8 @@ from suite.store import RunFolder, is_going_on, reopen, runs_of
 
 #: Facts of an environment that may change between two calls of one command: a run makes the folder that makes
 #: the checkout dirty, and network interfaces come and go.
+#: Kinds of error of a run that did not fail, but was ended: by the user, or by Slurm.
+ENDED = ("interrupted", "cancelled", "time_limit", "preempted", "node_failed")
 _PASSING = ("flags", "git_dirty", "network.")
 
 
@@ -60,18 +62,18 @@ def refuse_ongoing(runs: Iterable[RunSpec], runs_dir: Path) -> None:
 
 def earlier(run: RunSpec, runs_dir: Path, environment: EnvironmentRecord) -> Kept | RunFolder | None:
     """What an earlier call left of this configuration: all of it, a part to go on with, or nothing."""
+    # A job of Slurm may get other hosts of the same kind.
+    passing = _PASSING if run.launcher == "local" else (*_PASSING, "host", "cluster.", "variables.GLOO_")
     alike = [
         (path, record)
         for path, record in runs_of(run, runs_dir)
-        if not any(not d.field.startswith(_PASSING) for d in differences(record.environment, environment))
+        if not any(not d.field.startswith(passing) for d in differences(record.environment, environment))
     ]
     for path, record in reversed(alike):
         if record.status == "complete" and not path.name.startswith("."):
             return Kept(record, path)
     for path, record in sorted(alike, key=lambda found: len(found[1].launches), reverse=True):
-        was_ended = record.status == "complete" or (
-            record.error is not None and record.error.kind == "interrupted"
-        )
+        was_ended = record.status == "complete" or (record.error is not None and record.error.kind in ENDED)
         if was_ended and (folder := reopen(path, environment.flags)) is not None:
             return folder
     return None

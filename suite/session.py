@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from suite.capacity import check_capacity
+from suite.capacity import check_machine
 from suite.checkpoints.folder import check_checkpoints
 from suite.data import source_class
-from suite.environment import capture, visible_gpus
+from suite.environment import capture
 from suite.errors import ConfigError, ErrorReport, RunFailed
 from suite.implementation import Implementation, implementation_class
+from suite.launchers.base import Stopped
+from suite.launchers.slurm import check_allocation, is_inside
+from suite.launchers.torchrun import Start, check_start
 from suite.loading import load_attribute, user_code
 from suite.record import LaunchRecord, RunRecord
 from suite.resume import Kept, earlier, refuse_ongoing
@@ -24,7 +27,11 @@ if TYPE_CHECKING:
     from suite.launchers.base import Launcher, Progress
 
 #: The launchers in the tree, by their short names.
-LAUNCHERS: Mapping[str, str] = {"local": "suite.launchers.local:LocalLauncher"}
+LAUNCHERS: dict[str, str] = {
+    "local": "suite.launchers.local:LocalLauncher",
+    "slurm": "suite.launchers.slurm:SlurmLauncher",
+    "torchrun": "suite.launchers.torchrun:TorchrunLauncher",
+}
 
 #: What a sweep runs where M = 1, so that 2D stands beside TorchRec's own 1D.
 SWEEP_1D = "baseline_1d"
@@ -61,7 +68,7 @@ def check(run: RunSpec) -> None:
     """Refuses what cannot run here, before anything is launched.
 
     Raises:
-        ConfigError: from the implementation, the data source, or too few GPUs or too little memory.
+        ConfigError: from the implementation, the data source, or too few GPUs, hosts or too little memory.
     """
     implementation, source = implementation_class(run.implementation), source_class(run.workload)
     remedy = "Its method check(run) may raise suite.errors.ConfigError and nothing else."
@@ -70,14 +77,12 @@ def check(run: RunSpec) -> None:
     remedy = "Its method check(workload) may raise suite.errors.ConfigError and nothing else."
     with user_code("data.source", run.workload.data.source, remedy):
         source.check(run.workload)
-    if run.device == "cuda" and run.layout.world_size > visible_gpus():
-        raise ConfigError(
-            "device",
-            run.device,
-            f"{run.layout.world_size} ranks need as many GPUs; {visible_gpus()} are visible here.",
-            "Use --device cpu, a smaller --world-size, or set CUDA_VISIBLE_DEVICES.",
-        )
-    check_capacity(run)
+    if run.launcher == "local":
+        check_machine(run)
+    elif run.launcher == "slurm" and is_inside():  # else Slurm is asked when the job is submitted
+        check_allocation(run)
+    elif run.launcher == "torchrun":
+        check_start(run, Start.of())
     if run.start is not None or run.checkpoint is not None:
         if implementation.checkpoint_state is Implementation.checkpoint_state:
             raise ConfigError(
@@ -156,10 +161,13 @@ def _launch_all(
             folder.save_launch(launches[-1])
             if launches[-1].status == "failed":
                 break
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as stop:
+        kind, why = (
+            (stop.kind, stop.why) if isinstance(stop, Stopped) else ("interrupted", "Stopped by the user")
+        )
         stopped = ErrorReport(
-            kind="interrupted",
-            message=f"Stopped by the user in launch {len(launches) + 1} of {run.launches}.",
+            kind=kind,
+            message=f"{why} in launch {len(launches) + 1} of {run.launches}.",
             remedy="Finished launches are kept; the same command with --resume runs the others."
             if launches
             else "No launch had finished: run it again.",

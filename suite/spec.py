@@ -399,7 +399,7 @@ class RunSpec(Frozen):
     launches: Positive = 1
     seed: Annotated[int, Field(strict=True, ge=0, lt=2**31)] = 0
     device: Literal["cpu", "cuda"] = "cpu"
-    launcher: Literal["local"] = "local"
+    launcher: Literal["local", "slurm", "torchrun"] = "local"
     #: Steps taken under the profiler after the evaluation; 0: none. They are in no other figure.
     profile_steps: Annotated[int, Field(strict=True, ge=0, le=1000)] = 0
     #: Whose traces are kept: ``all``, ``slowest`` (the slowest rank's), or ranks like ``0,3``.

@@ -15,6 +15,7 @@ from suite.cli.failures import RUN_FAILED, relative
 from suite.cli.options import Resume, RunOptions, whole_numbers
 from suite.cli.progress import shown
 from suite.cli.run import kept_text, show_failure
+from suite.cli.slurm_options import SlurmOptions, submitted
 from suite.cli.streams import messages
 from suite.cli.tables import label, number, show_runs
 from suite.cli.verb import Result, verb
@@ -31,6 +32,7 @@ def sweep(
         ),
     ],
     options: RunOptions,
+    slurm: SlurmOptions,
     world_sizes: Annotated[str, typer.Option(metavar="T,...", help="World sizes.")] = "1,2,4",
     replica_groups: Annotated[
         str,
@@ -52,10 +54,19 @@ def sweep(
       sparse2d sweep dlrm_small --world-sizes 2,4 --replica-groups 1,2
       sparse2d sweep dlrm_small --scaling weak --json > sweep.json
       sparse2d sweep dlrm_small --launches 5 --resume
+      sparse2d sweep dlrm_small --launcher slurm --slurm-nodes 2 --slurm-time 60
     """
     sizes = whole_numbers(world_sizes, "world_sizes"), whole_numbers(replica_groups, "replica_groups")
     if len(set(workloads)) < len(workloads):
         raise ConfigError("workload", workloads, "a workload is named twice.", "Name each workload once.")
+    if options.launcher == "torchrun":
+        raise ConfigError(
+            "launcher",
+            "torchrun",
+            "one start by torchrun is one launch of one configuration.",
+            "Start `run` for each, or sweep with --launcher slurm.",
+        )
+    options = slurm.spread(options, max(sizes[0]))
     specs = [load_workload(name, options.data) for name in workloads]
     one_host = max(1, options.ranks_per_host or 1)
     bases = [options.build(spec, world_size=one_host) for spec in specs]
@@ -78,9 +89,13 @@ def sweep(
         if outcome.error is not None:
             show_failure(outcome, console)
 
-    launcher = session.open_launcher(runs[0].launcher)
+    request = slurm.request(runs[0].launcher)
     with shown(runs, console) as report:
-        outcomes = session.sweep(runs, options.runs, launcher, report, tell, resume)
+        if request is not None:
+            outcomes = submitted(runs, options, request, console, report, tell, resume)
+        else:
+            launcher = session.open_launcher(runs[0].launcher)
+            outcomes = session.sweep(runs, options.runs, launcher, report, tell, resume)
 
     def show(out: Console) -> None:
         for _, of_workload in groupby(outcomes, key=lambda outcome: outcome.run.workload):

@@ -152,6 +152,7 @@ def _notes(outcomes: Sequence[Outcome]) -> Iterable[str]:
     """What a reader must know before believing the figures."""
     meaning = {
         "oversubscribed": "more ranks than cores take turns, which hides what the layout does to step time",
+        "cluster_in_a_box": "hosts, links and shares of a core are emulated on one machine",
         "busy": "other programs used the cores before it began",
         "dirty_tree": "the suite's own checkout had uncommitted changes",
     }

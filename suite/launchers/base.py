@@ -26,6 +26,16 @@ class Progress:
     steps: int
 
 
+class Stopped(KeyboardInterrupt):
+    """Everything around a launch is being ended, as by Ctrl-C, but not by the user: ``kind`` is the error's,
+    and ``why`` begins a sentence."""
+
+    def __init__(self, kind: str, why: str) -> None:
+        super().__init__()
+        self.kind = kind
+        self.why = why
+
+
 class Launcher(Protocol):
     """Runs one launch: T fresh processes that train and evaluate once."""
 

@@ -20,3 +20,15 @@ START_S = 60.0
 STACK_S = 0.3
 #: Between SIGTERM and SIGKILL.
 TERMINATE_S = 2.0
+#: Between two words of the launcher and what watches a rank on another host, in both directions.
+LINK_HEARTBEAT_S = 1.0
+#: A host from which nothing has been heard for this long is lost: its link is down, or it is.
+LOST_S = 10.0
+#: After the connection to a rank's watcher was closed: time for those of the same host to show the same.
+GONE_S = 0.5
+#: What watches a rank and has not heard the launcher for this long ends it.
+ORPHAN_S = 30.0
+#: For files that another host has written to show on a shared file system.
+SHARED_FILES_S = 15.0
+#: For tasks that have been told to end to have ended, and once more for Slurm to end them.
+STEP_END_S = 2.0

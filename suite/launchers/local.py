@@ -5,22 +5,21 @@ from __future__ import annotations
 import os
 import secrets
 import shutil
-import signal
 import socket
-import sys
 import time
 from collections.abc import Callable
-from contextlib import suppress
-from datetime import UTC, datetime
 from pathlib import Path
 
+from suite.environment import utc_now
 from suite.errors import ErrorReport
-from suite.job import Job, RankOutput, output_file
+from suite.job import Job
 from suite.launchers.base import Progress
-from suite.launchers.linux import processes_with, take_standard_streams
+from suite.launchers.child import kill_marked
+from suite.launchers.exchange import LIMITS, importable, launch_record, read_outputs, write_job
+from suite.launchers.linux import take_standard_streams
 from suite.launchers.rank_process import RankProcess, RankStatus
 from suite.launchers.supervisor import end, supervise
-from suite.launchers.variables import LAUNCH_ID, PARENT_PID, STORE_FD
+from suite.launchers.variables import LAUNCH_ID, PARENT_PID, STORE_FD, rank_environment
 from suite.record import LaunchRecord
 from suite.spec import RunSpec
 
@@ -34,7 +33,7 @@ class LocalLauncher:
         self, run: RunSpec, index: int, folder: Path, on_progress: Callable[[Progress], None]
     ) -> LaunchRecord:
         """See ``Launcher``."""
-        started = datetime.now(UTC).isoformat(timespec="seconds")
+        started = utc_now()
         begin = time.monotonic()
         exchange = (folder / f"launch{index}").resolve()
         launch_id = secrets.token_hex(16)
@@ -43,62 +42,18 @@ class LocalLauncher:
         try:
             try:
                 job = Job(run=run, launch=index, output=exchange, folder=folder.resolve())
-                error = _write_job(job_file, job)
+                error = write_job(job_file, job)
                 if error is None:
                     error = _start(ranks, run, index, folder, job_file, launch_id)
                 if error is None:
                     error = supervise(ranks, index, run.stall_timeout_s, on_progress)
             finally:
                 end(ranks)
-                _end_the_others(launch_id)
-            outputs = [] if error else _read_outputs(exchange, run.layout.world_size)
+                kill_marked(LAUNCH_ID, launch_id)
+            outputs = [] if error else read_outputs(exchange, run.layout.world_size)
         finally:
             shutil.rmtree(exchange, ignore_errors=True)  # somebody may have removed the run's folder
-        return _record(index, started, time.monotonic() - begin, outputs, error)
-
-
-def _end_the_others(launch_id: str) -> None:
-    """Kills what ranks have started in sessions of its own, which no signal to the rank's group reaches."""
-    for pid in processes_with(LAUNCH_ID, launch_id):
-        with suppress(OSError):  # it has ended just now
-            os.kill(pid, signal.SIGKILL)
-
-
-def _record(
-    index: int, started: str, duration_s: float, outputs: list[RankOutput], error: ErrorReport | None
-) -> LaunchRecord:
-    if error is not None:
-        return LaunchRecord(index=index, started=started, duration_s=duration_s, status="failed", error=error)
-    return LaunchRecord(
-        index=index,
-        started=started,
-        duration_s=duration_s,
-        status="complete",
-        ranks=tuple(output.record for output in outputs),
-        quality=outputs[0].quality,
-        sharding=outputs[0].sharding,
-        data=outputs[0].data,
-    )
-
-
-def _read_outputs(exchange: Path, world_size: int) -> list[RankOutput]:
-    files = (output_file(exchange, rank) for rank in range(world_size))
-    return [RankOutput.model_validate_json(file.read_text(encoding="utf-8")) for file in files]
-
-
-def _write_job(job_file: Path, job: Job) -> ErrorReport | None:
-    try:
-        job_file.parent.mkdir(parents=True)
-        job_file.write_text(job.model_dump_json(), encoding="utf-8")
-    except OSError as error:
-        return ErrorReport(
-            kind="cannot_save",
-            field="runs",
-            value=str(job_file.parent.parent),
-            message=f"What the ranks are to do could not be written: {error.strerror}.",
-            remedy="Make room, or name another folder with --runs.",
-        )
-    return None
+        return launch_record(index, started, time.monotonic() - begin, outputs, error)
 
 
 def _start(
@@ -129,32 +84,18 @@ def _start(
         return ErrorReport(
             kind="launch_failed",
             message=f"Rank {len(ranks)} could not be started: {error}",
-            remedy="Look at free memory and disk, and at the limits of open files and processes (ulimit).",
+            remedy=LIMITS,
             rank=len(ranks),
         )
     return None
 
 
 def _environment(rank: int, world_size: int, store: socket.socket, launch_id: str) -> dict[str, str]:
-    environment = {
-        # All ranks are here, so gloo need not look up this host's name, which may lead elsewhere.
-        "GLOO_SOCKET_IFNAME": "lo",
-        # One thread a rank at every world size, as torchrun does: a rank that gets more cores where there
-        # are fewer ranks would make scaling look worse than it is.
-        "OMP_NUM_THREADS": "1",
-        **os.environ,
-        # What this process can import, the ranks can: the folder of a workload's TOML may be among it.
-        "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
-        "RANK": str(rank),
-        "WORLD_SIZE": str(world_size),
-        "LOCAL_RANK": str(rank),
-        "LOCAL_WORLD_SIZE": str(world_size),
-        "MASTER_ADDR": LOOPBACK,
-        "MASTER_PORT": str(store.getsockname()[1]),
-        "PYTHONUNBUFFERED": "1",
-        PARENT_PID: str(os.getpid()),
-        LAUNCH_ID: launch_id,
-    }
+    # All ranks are here, so gloo need not look up this host's name, which may lead elsewhere.
+    base = {"GLOO_SOCKET_IFNAME": "lo", **os.environ, **importable(), LAUNCH_ID: launch_id}
+    master = LOOPBACK, store.getsockname()[1]
+    environment = rank_environment(base, rank, world_size, (rank, world_size), master)
+    environment[PARENT_PID] = str(os.getpid())
     if rank == 0:
         environment[STORE_FD] = str(store.fileno())
     return environment

@@ -4,17 +4,30 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 from suite.launchers.base import PHASES, Phase
-from suite.launchers.linux import process_state
+from suite.launchers.child import Child
 from suite.launchers.messages import Failure, Message
-from suite.launchers.variables import REPORT_FD
+
+
+@dataclass
+class Watch:
+    """What is known of the process that watches a rank on another host.
+
+    Attributes:
+        heard_at: when it was last heard.
+        gone_at: when its connection was found closed before the rank's end.
+        told_to_end: it got SIGTERM, as Slurm sends when a job is cancelled, preempted or over its time.
+    """
+
+    heard_at: float
+    gone_at: float | None = None
+    told_to_end: bool = False
 
 
 @dataclass
@@ -33,6 +46,9 @@ class RankStatus:
         exit_code, exited_at: as ``subprocess`` has it, minus the signal's number for a signal.
         finished_at: when it said that its output is written.
         state: the state of its process as ``ps`` has it; looked up when it has been silent.
+        oom_kills: how many processes of its control group were killed for memory by then.
+        host: the name of its host, where ranks are on several.
+        watch: what is known of the process that watches it there.
     """
 
     rank: int
@@ -50,6 +66,9 @@ class RankStatus:
     finished_at: float | None = None
     state: str | None = None
     nccl: bool = False
+    oom_kills: int = 0
+    host: str | None = None
+    watch: Watch | None = None
 
     @property
     def position(self) -> tuple[int, int]:
@@ -61,9 +80,51 @@ class RankStatus:
         """Whether it has neither ended nor said that it will."""
         return self.exit_code is None and self.failure is None and self.finished_at is None
 
+    def take(self, message: Message) -> None:
+        """Takes in what the rank has told."""
+        now = time.monotonic()
+        before = self.position
+        self.heard_at = now
+        self.phase, self.step, self.steps = message.phase, message.step, message.steps
+        self.frame = message.frame
+        if self.position != before:
+            self.advanced_at = now
+        if message.failure is not None:
+            self.failure, self.failed_at = message.failure, now
+        if message.finished:
+            self.finished_at = self.advanced_at = now
+
+
+class WatchedRank(Protocol):
+    """A rank that a launch is supervised by, here or on another host."""
+
+    status: RankStatus
+
+    @property
+    def reader(self) -> int:
+        """A file descriptor that can be read when the rank has told something."""
+
+    def receive(self) -> bool:
+        """Takes in what the rank has told; False when it will tell no more."""
+
+    def look(self) -> None:
+        """Looks at the process: whether it has exited, and how."""
+
+    def signal_group(self, number: signal.Signals) -> None:
+        """Sends a signal to the rank and whatever it has started in its session."""
+
+    def signal(self, number: signal.Signals) -> None:
+        """Sends a signal to the rank alone."""
+
+    def dismiss(self) -> None:
+        """Kills what is left of the rank and of what it has started."""
+
+    def reap(self) -> None:
+        """Waits for the end of a rank that has been dismissed."""
+
 
 class RankProcess:
-    """One rank's process, leader of its own session, so that the terminal's Ctrl-C does not reach it."""
+    """A rank whose process is on this host, a child of this one."""
 
     def __init__(
         self,
@@ -75,66 +136,40 @@ class RankProcess:
     ) -> None:
         self.status = status
         self._unread = b""
-        self.reader, writer = os.pipe()
-        try:
-            with log.open("wb") as output:
-                self._process = subprocess.Popen(
-                    [sys.executable, "-m", *arguments],
-                    env={**environment, REPORT_FD: str(writer)},
-                    stdin=subprocess.DEVNULL,
-                    stdout=output,
-                    stderr=subprocess.STDOUT,
-                    pass_fds=(writer, *pass_fds),
-                    start_new_session=True,
-                )
-        except BaseException:
-            os.close(self.reader)
-            raise
-        finally:
-            os.close(writer)
+        self._child = Child(arguments, environment, log, pass_fds)
+
+    @property
+    def reader(self) -> int:
+        """See ``WatchedRank``."""
+        return self._child.reader
 
     def receive(self) -> bool:
-        """Takes in what the rank has told; False when it will tell no more."""
+        """See ``WatchedRank``."""
         chunk = os.read(self.reader, 65536)
         *lines, self._unread = (self._unread + chunk).split(b"\n")
         for line in lines:
-            self._take(Message.model_validate_json(line))
+            self.status.take(Message.model_validate_json(line))
         return bool(chunk)
 
     def look(self) -> None:
-        """Looks at the process: whether it has exited, and how."""
-        status = self.status
-        status.state = process_state(self._process.pid)
-        if status.exit_code is None:
-            # WNOWAIT leaves a zombie, so that the process group id stays this rank's until ``reap``.
-            ended = os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-            if ended is not None:
-                killed = ended.si_code != os.CLD_EXITED
-                status.exit_code = -ended.si_status if killed else ended.si_status
-                status.exited_at = time.monotonic()
+        """See ``WatchedRank``."""
+        child, status = self._child, self.status
+        child.look()
+        status.state, status.exit_code, status.exited_at = child.state, child.exit_code, child.exited_at
+        status.oom_kills = child.oom_kills
 
     def signal_group(self, number: signal.Signals) -> None:
-        """Sends a signal to the rank and whatever it has started in its session."""
-        os.killpg(self._process.pid, number)
+        """See ``WatchedRank``."""
+        self._child.signal_group(number)
 
     def signal(self, number: signal.Signals) -> None:
-        """Sends a signal to the rank alone."""
-        os.kill(self._process.pid, number)
+        """See ``WatchedRank``."""
+        self._child.signal(number)
+
+    def dismiss(self) -> None:
+        """See ``WatchedRank``."""
+        self._child.signal_group(signal.SIGKILL)
 
     def reap(self) -> None:
-        """Waits for the end of a process that has ended or was killed; its id is free afterwards."""
-        self._process.wait()
-        os.close(self.reader)
-
-    def _take(self, message: Message) -> None:
-        status, now = self.status, time.monotonic()
-        before = status.position
-        status.heard_at = now
-        status.phase, status.step, status.steps = message.phase, message.step, message.steps
-        status.frame = message.frame
-        if status.position != before:
-            status.advanced_at = now
-        if message.failure is not None:
-            status.failure, status.failed_at = message.failure, now
-        if message.finished:
-            status.finished_at = status.advanced_at = now
+        """See ``WatchedRank``."""
+        self._child.reap()

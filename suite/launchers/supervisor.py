@@ -10,17 +10,19 @@ from collections.abc import Callable, Sequence
 from suite.errors import ErrorReport
 from suite.launchers.base import Progress
 from suite.launchers.deadlines import POLL_S, SETTLE_S, STACK_S, STALL_MARGIN_S, START_S, TERMINATE_S
-from suite.launchers.rank_process import RankProcess, RankStatus
+from suite.launchers.rank_process import RankStatus, WatchedRank
 from suite.launchers.root_cause import (
     fell_by_itself,
     fell_with_another,
+    is_lost,
     is_stopped,
     root_cause,
+    was_told_to_end,
 )
 
 
 def supervise(
-    ranks: Sequence[RankProcess],
+    ranks: Sequence[WatchedRank],
     launch: int,
     stall_timeout_s: float,
     on_progress: Callable[[Progress], None],
@@ -56,26 +58,32 @@ def supervise(
                 return None
 
 
-def end(ranks: Sequence[RankProcess]) -> None:
+def end(ranks: Sequence[WatchedRank]) -> None:
     """Ends what is left of every rank and of what it started, and reaps it; harmless after a good end."""
     try:
-        if any(rank.status.exit_code is None for rank in ranks):
+        if _any_runs(ranks):
             for rank in ranks:
                 rank.signal_group(signal.SIGTERM)
                 rank.signal_group(signal.SIGCONT)  # a stopped process takes SIGTERM only when it continues
             deadline = time.monotonic() + TERMINATE_S
-            while any(rank.status.exit_code is None for rank in ranks) and time.monotonic() < deadline:
+            while _any_runs(ranks) and time.monotonic() < deadline:
                 time.sleep(0.02)
                 for rank in ranks:
                     rank.look()
     finally:  # also when Ctrl-C comes again
         for rank in ranks:
-            rank.signal_group(signal.SIGKILL)
+            rank.dismiss()
         for rank in ranks:
             rank.reap()
 
 
-def _dump_stacks(ranks: Sequence[RankProcess]) -> None:
+def _any_runs(ranks: Sequence[WatchedRank]) -> bool:
+    """Whether the end of any can still be heard of."""
+    now = time.monotonic()
+    return any(rank.status.exit_code is None and not is_lost(rank.status, now) for rank in ranks)
+
+
+def _dump_stacks(ranks: Sequence[WatchedRank]) -> None:
     """Has every rank that can write its threads' stacks into its log."""
     for rank in ranks:
         if rank.status.is_alive:
@@ -95,7 +103,9 @@ def _listen(selector: selectors.BaseSelector) -> None:
 
 def _must_end(statuses: Sequence[RankStatus], now: float, stall_timeout_s: float) -> bool:
     """Whether the launch has failed, and all that will be known of why is known."""
-    if any(fell_by_itself(s) or is_stopped(s, now) for s in statuses):
+    if any(
+        fell_by_itself(s) or was_told_to_end(s) or is_stopped(s, now) or is_lost(s, now) for s in statuses
+    ):
         return True
     suffered_at = [s.failed_at or s.exited_at or now for s in statuses if fell_with_another(s)]
     if suffered_at:

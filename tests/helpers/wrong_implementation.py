@@ -1,4 +1,4 @@
-"""Implementations that are wrong in ways that only a comparison shows."""
+"""Implementations that are wrong: in ways that only a comparison shows, or that raise."""
 
 from __future__ import annotations
 
@@ -16,3 +16,15 @@ class Forgetful(Reference2D):
     def train_step(self, batch: Batch) -> torch.Tensor:
         self.steps += 1
         return torch.zeros(()) if self.steps == 10 else super().train_step(batch)
+
+
+class Raising(Reference2D):
+    """It raises in its second step."""
+
+    steps = 0
+
+    def train_step(self, batch: Batch) -> torch.Tensor:
+        self.steps += 1
+        if self.steps == 2:
+            raise ValueError("the second step is too much")
+        return super().train_step(batch)

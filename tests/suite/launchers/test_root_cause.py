@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from suite.errors import ErrorReport
+from suite.launchers.deadlines import GONE_S, LOST_S
 from suite.launchers.messages import Failure
-from suite.launchers.rank_process import RankStatus
+from suite.launchers.rank_process import RankStatus, Watch
 from suite.launchers.root_cause import root_cause
 
 NOW = 100.0
@@ -129,3 +130,34 @@ def test_what_a_rank_knows_of_its_error_is_kept() -> None:
     )
     status = rank(0, failure=Failure(report=report, communication=False), failed_at=90.0)
     assert root_cause([status, rank(1)], NOW) == report.model_copy(update={"log": "logs/launch0/rank0.log"})
+
+
+def watched(number: int, host: str, **known: Any) -> RankStatus:
+    """A rank on another host, whose watcher was heard half a second ago."""
+    watch = Watch(heard_at=NOW - 0.5)
+    for name in ("heard_at", "gone_at", "told_to_end"):
+        if name in known:
+            setattr(watch, name, known.pop(name))
+    return rank(number, host=host, watch=watch, **known)
+
+
+def test_a_host_that_is_silent_is_named_with_its_ranks() -> None:
+    silent = [watched(2, "h2", heard_at=NOW - LOST_S + 0.5), watched(3, "h2", heard_at=NOW - LOST_S - 0.5)]
+    error = root_cause([watched(0, "h1"), watched(1, "h1"), *silent], NOW)
+    assert (error.kind, error.rank) == ("host_lost", 2)
+    assert "Host h2 was lost with ranks 2, 3" in error.message
+
+
+def test_a_watcher_that_is_gone_comes_before_a_lost_connection() -> None:
+    gone = watched(1, "h2", gone_at=NOW - GONE_S - 0.1)
+    assert named(raised(0, 10.0, communication=True), gone) == ("host_lost", 1)
+
+
+def test_that_everything_was_told_to_end_comes_before_what_it_did_to_the_ranks() -> None:
+    told = watched(0, "h1", told_to_end=True, exit_code=-15, exited_at=12.0)
+    assert named(ended(1, -15, 11.0), told) == ("cancelled", 0)
+
+
+def test_the_host_is_in_the_message() -> None:
+    error = root_cause([watched(0, "h1", exit_code=-9, exited_at=12.0)], NOW)
+    assert "Rank 0 on h1 was killed by SIGKILL" in error.message

@@ -43,13 +43,11 @@ class Benchmark(ABC):
         version: the workload's spec hash: figures of a changed workload start a new series.
         axis: name and values of a third parameter.
         scaling: whether the global batch or the batch per rank is kept from T to T.
-        launches_needed: how many configurations one figure may have to wait for.
     """
 
     version: ClassVar[str]
     axis: ClassVar[tuple[str, tuple[str, ...]] | None] = None
     scaling: ClassVar[Scaling] = "strong"
-    launches_needed: ClassVar[int] = 1
 
     # For asv; filled in by ``for_each_workload``.
     params: ClassVar[list[list[Any]]]
@@ -155,7 +153,9 @@ def for_each_workload(family: type[Benchmark]) -> dict[str, type[Benchmark]]:
                 "param_names": list(axes),
                 "skip_params": impossible,
                 # asv's own limit comes after ours, so that what takes too long fails with its reason.
-                "timeout": family.launches_needed * (size.limit_s + 2 * GRACE_S),
+                "timeout": sum(
+                    size.limit_s + 2 * GRACE_S for c in size.every_configuration() if c.workload == workload
+                ),
             },
         )
     return made

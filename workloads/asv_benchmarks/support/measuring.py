@@ -1,11 +1,13 @@
 """One launch feeds all metrics of a configuration.
 
 asv runs a process for each metric and parameter. The first that needs a configuration runs it by
-``sparse2d run --json`` and keeps what came out (``records``); the others of the same call of asv read that.
+``sparse2d run --json``, or by ``sparse2d sweep --json`` with those that belong to it, and keeps what came out
+(``records``); the others of the same call of asv read that.
 """
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import secrets
@@ -23,7 +25,6 @@ from suite import store
 from suite.catalog import load_workload
 from suite.environment import git_state, utc_now
 from suite.errors import ConfigError
-from suite.launchers.linux import die_with_parent
 from suite.metrics import METRICS
 
 from . import records, sizes
@@ -36,6 +37,8 @@ PROGRESS = ROOT / ".asv" / "progress.log"
 SUITE = Path(suite.__file__).resolve().parents[1]
 #: Seconds for a run that is over its limit to keep its record.
 GRACE_S = 30.0
+_OVER_TIME = "it took longer than"
+_PR_SET_PDEATHSIG = 1
 
 
 @dataclass(frozen=True)
@@ -106,22 +109,55 @@ def measured(session: Session, configuration: Configuration) -> Measured:
         ConfigurationFailed: it failed, now or for the first metric that needed it.
     """
     configuration = configuration.as_launched()
-    found = records.read(session.commit).get(str(configuration))
-    if found is None or found.session != session.id:
-        found = _run(session, configuration)
-        records.keep(session.commit, str(configuration), found)
+    found = _found(session, configuration)
+    if found is None:
+        _run(session, sizes.chosen().beside(configuration))
+        found = _found(session, configuration)
+    if found is None:
+        _run(session, [configuration])
+        found = _found(session, configuration)
+    assert found is not None
     if found.error is not None:
         raise ConfigurationFailed(f"{configuration}: {found.error}")
     return found
 
 
-def _run(session: Session, configuration: Configuration) -> Measured:
-    size, layout = sizes.chosen(), configuration.layout
+def _found(session: Session, configuration: Configuration) -> Measured | None:
+    found = records.read(session.commit).get(str(configuration))
+    return found if found is not None and found.session == session.id else None
+
+
+def _run(session: Session, together: list[Configuration]) -> None:
+    """Keeps what became of configurations."""
+    size = sizes.chosen()
+    arguments = together[0].arguments() if len(together) == 1 else sizes.sweep_arguments(together)
+    runs_dir = str(ROOT / "runs")
     document, why_not = _called(
-        [*configuration.arguments(), "--launches", str(size.launches), "--runs", str(ROOT / "runs")],
-        size.limit_s,
+        [*arguments, "--launches", str(size.launches), "--runs", runs_dir], size.limit_s * len(together)
     )
-    record = None if document.get("record") is None else (Path.cwd() / document["record"]).resolve()
+    if len(together) == 1:
+        outcomes = [(together[0], document, why_not)]
+    elif "runs" in document:
+        runs = {(r["implementation"], r["world_size"], r["replica_groups"]): r for r in document["runs"]}
+        swept = [
+            (c, runs.get((c.layout.implementation, c.world_size, c.layout.replica_groups))) for c in together
+        ]
+        outcomes = [(c, r, _in_words(r) if r["error"] else None) for c, r in swept if r is not None]
+    elif why_not is not None and why_not.startswith(_OVER_TIME):
+        outcomes = [(c, {}, why_not) for c in together]
+    else:  # one of them was refused, and the others with it
+        for one in together:
+            _run(session, [one])
+        return
+    for configuration, outcome, error in outcomes:
+        records.keep(session.commit, str(configuration), _measured(session, configuration, outcome, error))
+
+
+def _measured(
+    session: Session, configuration: Configuration, document: Mapping[str, Any], error: str | None
+) -> Measured:
+    layout = configuration.layout
+    record = None if document.get("record") is None else ROOT / _from_root(document["record"])
     metrics: dict[str, list[float]] = {}
     flags: tuple[str, ...] = ()
     if record is not None:
@@ -140,27 +176,26 @@ def _run(session: Session, configuration: Configuration) -> Measured:
         placement=layout.placement,
         sync_interval=layout.sync_interval,
         dirty=session.dirty,
-        record=None if record is None else os.path.relpath(record, ROOT),
+        record=None if record is None else _from_root(document["record"]),
         flags=flags,
-        error=why_not,
+        error=error,
         metrics={name: values for name, values in metrics.items() if values},
     )
 
 
 def _called(arguments: list[str], limit_s: float) -> tuple[dict[str, Any], str | None]:
-    """The JSON document of ``sparse2d run``, and in one line why it failed, if it did."""
-    command = [sys.executable, "-m", "suite.cli.main", "run", *arguments, *sizes.options(), "--json"]
-    over_time = f"it took longer than {limit_s:.0f} s, the limit of its size, and was ended."
+    """The JSON document of a command, and in one line why it failed, if it did."""
+    command = [sys.executable, "-m", "suite.cli.main", *arguments, *sizes.options(), "--json"]
+    over_time = f"{_OVER_TIME} {limit_s:.0f} s, the limit of its size, and was ended."
     with PROGRESS.open("a") as progress:
-        print("$ sparse2d run", *command[4:], file=progress, flush=True)
-        # Where asv is killed, or kills this process, the ranks go too.
+        print("$ sparse2d", *command[3:], file=progress, flush=True)
         child = subprocess.Popen(
             command,
             stdout=subprocess.PIPE,
             stderr=progress,
             text=True,
             env=os.environ | {"PYTHONPATH": str(SUITE)},
-            preexec_fn=partial(die_with_parent, os.getpid()),
+            preexec_fn=partial(_interrupted_with, os.getpid()),
         )
         try:
             out, _ = child.communicate(timeout=limit_s)
@@ -183,10 +218,27 @@ def _called(arguments: list[str], limit_s: float) -> tuple[dict[str, Any], str |
     return document, _in_words(document) if child.returncode else None
 
 
-def _in_words(document: dict[str, Any]) -> str:
-    error = document["error"] or {}
+def _interrupted_with(parent: int) -> None:
+    """In a new process: has the kernel send it Ctrl-C when its parent ends, however that ends.
+
+    So a run keeps its record, ends its ranks and cancels its job also where asv is killed, or kills the
+    benchmark's process.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # what a shell starts in the background has it ignored
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGINT)
+    if os.getppid() != parent:
+        os._exit(1)
+
+
+def _in_words(document: Mapping[str, Any]) -> str:
+    error = document.get("error") or {}
     rank = "" if error.get("rank") is None else f" on rank {error['rank']}"
     about = "" if error.get("field") is None else f" {error['field']} = {error.get('value')!r}:"
-    parts = [f"{error.get('kind')}{rank}:{about} {error.get('message')}", error.get("remedy")]
-    parts += [f"{name}: {path}" for name in ("log",) if (path := error.get(name))]
+    log = None if error.get("log") is None else f"Log: {_from_root(error['log'])}"
+    parts = (f"{error.get('kind')}{rank}:{about} {error.get('message')}", error.get("remedy"), log)
     return " ".join(part for part in parts if part)
+
+
+def _from_root(path: str) -> str:
+    """A path of a document, which is from the working folder: one of asv's that is soon deleted."""
+    return os.path.relpath(Path(path).resolve(), ROOT)

@@ -24,8 +24,6 @@ def _speed(found: Measured) -> float:
 class Scaling(Benchmark):
     """Speed, and speed over that of one rank, and over that of 1D at the same T."""
 
-    launches_needed = 2
-
     track_samples_per_s_higher_is_better = metric("samples_per_s")
     track_step_ms = metric("step_ms")
 

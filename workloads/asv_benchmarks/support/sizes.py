@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal
@@ -21,6 +21,7 @@ from suite.spec import LayoutSpec, RunSpec
 
 SIZE_VARIABLE = "SPARSE2D_ASV_SIZE"
 #: Further options of ``sparse2d run``, for every configuration: the device, the launcher and what it needs.
+#: An implementation among them takes the place of the reference in 2D.
 OPTIONS_VARIABLE = "SPARSE2D_ASV_OPTIONS"
 
 Scaling = Literal["strong", "weak"]
@@ -74,17 +75,32 @@ class Configuration:
         return Configuration(self.workload, "strong", self.world_size, self.layout) if same else self
 
     def arguments(self) -> list[str]:
-        """Of ``sparse2d run``."""
+        """Those that make ``sparse2d run`` run it."""
         layout = self.layout
         of_2d = ["--placement", layout.placement, "--sync-interval", str(layout.sync_interval)]
         return [
-            self.workload,
+            *("run", self.workload),
             *("--implementation", layout.implementation),
             *("--world-size", str(self.world_size)),
             *("--replica-groups", str(layout.replica_groups)),
             *(of_2d if layout.replica_groups > 1 else []),
             *("--scaling", self.scaling),
         ]
+
+
+def sweep_arguments(together: Sequence[Configuration]) -> list[str]:
+    """Those that make ``sparse2d sweep`` run configurations that belong together."""
+
+    def listed(numbers: set[int]) -> str:
+        return ",".join(map(str, sorted(numbers)))
+
+    return [
+        *("sweep", together[0].workload),
+        *("--world-sizes", listed({c.world_size for c in together})),
+        *("--replica-groups", listed({c.layout.replica_groups for c in together})),
+        *("--scaling", together[0].scaling),
+        *("--implementation", _in_2d()),
+    ]
 
 
 @dataclass(frozen=True)
@@ -96,8 +112,8 @@ class Size:
         world_sizes: of strong and of weak scaling.
         layouts: 1D first: what 2D is compared with.
         launches: of each configuration: the samples of the statistics.
-        limit_s: seconds that one configuration may take, all its launches together. Beyond them it counts as
-            failed, and the others go on.
+        limit_s: seconds that one configuration may take, all its launches together; those that are run
+            together share them. Beyond them they count as failed, and the others go on.
     """
 
     workloads: tuple[str, ...]
@@ -105,6 +121,24 @@ class Size:
     layouts: tuple[Layout, ...]
     launches: int
     limit_s: float
+
+    def every_configuration(self) -> set[Configuration]:
+        """All that are launched."""
+        return {c.as_launched() for kind in self.world_sizes for c in self.configurations(kind)}
+
+    def beside(self, one: Configuration) -> list[Configuration]:
+        """What one sweep runs together with a configuration that is to be launched, itself included.
+
+        A sweep loads the stack once for all of them, which is seconds for each. It knows no other placements
+        and intervals, and no second implementation: those are run one by one.
+        """
+        plain = [
+            layout for layout in self.layouts if layout in (ONE_D, Layout(_in_2d(), layout.replica_groups))
+        ]
+        if one.layout not in plain:
+            return [one]
+        alike = self.configurations(one.scaling)
+        return [c for c in alike if c.workload == one.workload and c.layout in plain and c == c.as_launched()]
 
     def configurations(self, scaling: Scaling) -> Iterator[Configuration]:
         """All of one kind of scaling, in the order of a table."""
@@ -182,8 +216,8 @@ def chosen() -> Size:
 
 
 def options() -> list[str]:
-    """Further options of ``sparse2d run``, from ``SPARSE2D_ASV_OPTIONS``."""
-    return shlex.split(os.environ.get(OPTIONS_VARIABLE, ""))
+    """Further options of ``sparse2d run`` and ``sweep``, from ``SPARSE2D_ASV_OPTIONS``."""
+    return _parsed()[1]
 
 
 def ranks() -> int:
@@ -215,12 +249,29 @@ def _on_gpus() -> bool:
     return ("--device", "cuda") in pairwise(given) or "--device=cuda" in given
 
 
+def _in_2d() -> str:
+    return _parsed()[0] or _REFERENCE
+
+
+def _parsed() -> tuple[str | None, list[str]]:
+    """The implementation that is asked for, and the other options."""
+    implementation, others = None, []
+    words = iter(shlex.split(os.environ.get(OPTIONS_VARIABLE, "")))
+    for word in words:
+        name, separator, value = word.partition("=")
+        if name == "--implementation":
+            implementation = value if separator else next(words, None)
+        else:
+            others.append(word)
+    return implementation, others
+
+
 def _up_to(most: int) -> tuple[int, ...]:
     return tuple(2**i for i in range(most.bit_length()))
 
 
 def _layouts(most: int) -> tuple[Layout, ...]:
-    two_d = [_REFERENCE, *(["torchrec_dmp_collection"] if _on_gpus() else [])]
+    two_d = dict.fromkeys([_in_2d(), *(["torchrec_dmp_collection"] if _on_gpus() else [])])
     return (ONE_D, *(Layout(i, m) for i in two_d for m in _up_to(most)[1:]))
 
 
@@ -229,4 +280,4 @@ def _variants(most: int) -> tuple[Layout, ...]:
     if most < 4:
         return ()
     other = "contiguous" if _PLACEMENT == "interleaved" else "interleaved"
-    return Layout(_REFERENCE, 2, placement=other), Layout(_REFERENCE, 2, sync_interval=4)
+    return Layout(_in_2d(), 2, placement=other), Layout(_in_2d(), 2, sync_interval=4)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import signal
 import sys
 import time
 
@@ -19,6 +22,13 @@ from workloads.asv_benchmarks.support.sizes import ONE_D, Configuration
 SMOKE = Configuration("smoke", "strong", 2, ONE_D)
 COMMIT = "0123456789abcdef"
 HEAD = f"#!{sys.executable}\nimport sys, time, json\n"
+ERROR = {
+    "kind": "rank_raised",
+    "rank": 1,
+    "message": "told to.",
+    "remedy": "Do not.",
+    "log": "runs/x/rank1.log",
+}
 
 
 @pytest.fixture
@@ -30,6 +40,7 @@ def program(tmp_path, monkeypatch):
     monkeypatch.setattr(records, "FOLDER", tmp_path / "records")
     monkeypatch.setenv(sizes.SIZE_VARIABLE, "smoke")
     monkeypatch.delenv(sizes.OPTIONS_VARIABLE, raising=False)
+    monkeypatch.setattr(sizes.Size, "beside", lambda _, one: [one])  # no sweep, unless a test wants one
     calls = tmp_path / "calls"
     calls.write_text("")
 
@@ -85,20 +96,65 @@ def test_weak_and_strong_scaling_share_what_is_the_same(program, record):
     assert len(calls()) == 1
 
 
+@pytest.fixture
+def sweeping(program, monkeypatch):
+    """As ``program``, where one sweep runs all three of smoke's configurations; and these three."""
+
+    def install(source: str):
+        calls = program(source)
+        monkeypatch.setattr(sizes.Size, "beside", lambda _, one: three)
+        return calls
+
+    two_d = sizes.Layout("reference_2d", 2)
+    three = [Configuration("smoke", "strong", *of) for of in ((1, ONE_D), (2, ONE_D), (2, two_d))]
+    return install, three
+
+
+def run(configuration, **changes):
+    """What ``sweep --json`` says of one configuration."""
+    layout = configuration.layout
+    found = {"implementation": layout.implementation, "replica_groups": layout.replica_groups}
+    return found | {"world_size": configuration.world_size, "record": None, "error": None} | changes
+
+
+def test_a_sweep_serves_all_it_ran_and_one_of_it_may_fail(sweeping):
+    install, (one, two, two_d) = sweeping
+    document = {"runs": [run(one), run(two, error=ERROR), run(two_d)], "exit_code": 3}
+    calls = install(f"print({json.dumps(document)!r}); sys.exit(3)")
+    assert measured(session(), two_d).error is None
+    assert measured(session(), one).error is None
+    with pytest.raises(ConfigurationFailed, match="rank_raised on rank 1: told to"):
+        measured(session(), two)
+    (only,) = calls()
+    assert (
+        "'sweep', 'smoke', '--world-sizes', '1,2', '--replica-groups', '1,2', '--scaling', 'strong'" in only
+    )
+
+
+def test_of_a_sweep_that_is_refused_each_is_tried_alone(sweeping):
+    install, together = sweeping
+    refused = json.dumps({"error": ERROR | {"kind": "bad_input"}, "exit_code": 2})
+    fine = json.dumps({"record": None, "error": None})
+    calls = install(
+        f"bad = 'sweep' in sys.argv or sys.argv[sys.argv.index('--world-size') + 1] == '1'\n"
+        f"print({refused!r} if bad else {fine!r}); sys.exit(2 if bad else 0)"
+    )
+    found = {}
+    for one in together:
+        try:
+            found[one] = measured(session(), one).error
+        except ConfigurationFailed as error:
+            found[one] = str(error)
+    assert [error is None for error in found.values()] == [False, True, True]
+    assert "bad_input" in found[together[0]]
+    assert len(calls()) == 1 + 3
+
+
 def test_options_of_the_user_come_last(program, record, monkeypatch):
     monkeypatch.setenv(sizes.OPTIONS_VARIABLE, "--stall-timeout 9 --runs 'my runs'")
     calls = program(record)
     measured(session(), SMOKE)
     assert calls()[0].endswith("'--stall-timeout', '9', '--runs', 'my runs', '--json']")
-
-
-ERROR = {
-    "kind": "rank_raised",
-    "rank": 1,
-    "message": "told to.",
-    "remedy": "Do not.",
-    "log": "runs/x/rank1.log",
-}
 
 
 def test_one_that_failed_says_why_and_is_not_run_again(program):
@@ -107,7 +163,7 @@ def test_one_that_failed_says_why_and_is_not_run_again(program):
         with pytest.raises(ConfigurationFailed) as caught:
             measured(session(), SMOKE)
         assert "smoke, strong scaling, T=2, 1D baseline_1d" in str(caught.value)
-        assert "rank_raised on rank 1: told to. Do not. log: runs/x/rank1.log" in str(caught.value)
+        assert "rank_raised on rank 1: told to. Do not. Log: runs/x/rank1.log" in str(caught.value)
     assert len(calls()) == 1
     assert records.read(COMMIT)[str(SMOKE)].error is not None
 
@@ -131,6 +187,33 @@ def test_one_that_takes_too_long_fails_with_the_reason(program, monkeypatch):
         measured(session(), SMOKE)
     # A guard against waiting for its end; it takes half a second.
     assert time.monotonic() - began < measuring.GRACE_S
+
+
+def test_where_the_benchmark_is_killed_the_run_is_interrupted(program, tmp_path):
+    """As asv does when its own limit is over."""
+    told = tmp_path / "told"
+    program(
+        f"open({str(told)!r}, 'w').write('began')\n"
+        "try: time.sleep(60)\n"
+        f"except KeyboardInterrupt: open({str(told)!r}, 'w').write('Ctrl-C')"
+    )
+    pid = os.fork()
+    if pid == 0:
+        with contextlib.suppress(BaseException):
+            measured(session(), SMOKE)
+        os._exit(0)
+    assert soon(lambda: told.exists() and told.read_text() == "began")
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+    assert soon(lambda: told.read_text() == "Ctrl-C")
+
+
+def soon(condition) -> bool:
+    """Whether it comes true; ten seconds are a guard against waiting for ever."""
+    end = time.monotonic() + 10
+    while time.monotonic() < end and not condition():
+        time.sleep(0.02)
+    return condition()
 
 
 def test_a_workload_that_was_another_one_at_a_commit_is_not_kept_under_this_ones_version(

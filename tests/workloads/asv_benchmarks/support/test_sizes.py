@@ -34,9 +34,28 @@ def test_quick_is_the_default_and_what_a_sweep_runs():
 
 
 def test_quick_adds_one_launch_a_workload_for_weak_scaling():
-    size = sizes.chosen()
-    launched = {c.as_launched() for kind in ("strong", "weak") for c in size.configurations(kind)}
-    assert len(launched) == 14
+    assert len(sizes.chosen().every_configuration()) == 14
+
+
+@pytest.mark.parametrize("name", sizes.SIZES)
+def test_a_sweep_runs_what_belongs_together_and_nothing_else(name):
+    size = sizes.SIZES[name]()
+    for one in size.every_configuration():
+        together = size.beside(one)
+        assert one in together
+        if len(together) > 1:
+            options = sizes.sweep_arguments(together)[2:]
+            given = dict(zip(options[::2], options[1::2], strict=True))
+            base = RunOptions(scaling=given["--scaling"]).build(load_workload(one.workload))
+            numbers = (list(map(int, given[o].split(","))) for o in ("--world-sizes", "--replica-groups"))
+            swept = {
+                (r.implementation, r.layout.world_size, r.layout.replica_groups, r.layout.placement)
+                for r in plan_sweep(base, *numbers)
+            }
+            assert swept == {
+                (c.layout.implementation, c.world_size, c.layout.replica_groups, c.layout.placement)
+                for c in together
+            }
 
 
 @pytest.mark.parametrize("name", sizes.SIZES)
@@ -44,7 +63,7 @@ def test_all_that_a_size_holds_can_be_built(name):
     """Each configuration's options give a valid run."""
     for scaling in ("strong", "weak"):
         for one in sizes.SIZES[name]().configurations(scaling):
-            options = one.arguments()[1:]
+            options = one.arguments()[2:]
             given = dict(zip(options[::2], options[1::2], strict=True))
             run = RunOptions(
                 implementation=given["--implementation"],
@@ -76,6 +95,17 @@ def test_on_gpus_there_are_as_many_ranks_and_torchrecs_own_2d(monkeypatch):
         "reference_2d",
         "torchrec_dmp_collection",
     ]
+
+
+@pytest.mark.parametrize(
+    "given", ["--implementation mine:Two --device cpu", "--device cpu --implementation=mine:Two"]
+)
+def test_ones_own_implementation_takes_the_place_of_the_reference(given, monkeypatch):
+    monkeypatch.setenv(sizes.OPTIONS_VARIABLE, given)
+    assert [repr(layout) for layout in sizes.smoke().layouts] == ["1D baseline_1d", "2D mine:Two M=2"]
+    assert sizes.options() == ["--device", "cpu"]
+    swept = sizes.sweep_arguments(sizes.smoke().beside(Configuration("smoke", "strong", 2, ONE_D)))
+    assert swept[-2:] == ["--implementation", "mine:Two"]
 
 
 def test_placement_is_told_apart_only_where_it_differs():

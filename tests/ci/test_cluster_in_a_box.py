@@ -1,0 +1,271 @@
+"""Slurm for real, on a cluster in a box: submitting, following, and what goes wrong on other hosts.
+
+The ranks import no torch and train nothing, so that what is tested is fast: the way there and back. Skipped,
+with the reason, where a box cannot be made. Deadlines are those of docs/faults.md, and 5 s for the end to
+show here.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from suite.store import read
+from tests.helpers.box import ROOT, TINY, Box, Running, box_that_is_up, none_left
+
+SHOWS_S = 5.0
+ENDED_S, LOST_S = 3.0 + SHOWS_S, 13.0 + SHOWS_S
+LAYOUT = ("--world-size", "4", "--replica-groups", "2", "--launcher", "slurm", "--ranks-per-host", "2")
+
+
+@pytest.fixture(scope="module")
+def box() -> Iterator[Box]:
+    with box_that_is_up(2, 2) as box:
+        yield box
+
+
+@pytest.fixture
+def mark(box: Box) -> Iterator[str]:
+    """A mark on every process that the test starts; none may be left, and nothing in the queue."""
+    mark = uuid.uuid4().hex
+    yield mark
+    assert none_left(box, mark, 20.0)
+
+
+Started = Callable[..., Running]
+
+
+@pytest.fixture
+def started(box: Box, mark: str, tmp_path: Path) -> Started:
+    """``started("run", TINY, ..., step_s=0.1)``."""
+
+    def start(*arguments: str, step_s: float = 0.0) -> Running:
+        return Running(box, tmp_path, mark, *arguments, step_s=step_s)
+
+    return start
+
+
+def test_a_sweep_in_one_job(started: Started, tmp_path: Path) -> None:
+    sweep = started(
+        *("sweep", TINY, "--world-sizes", "4", "--replica-groups", "1,2"),
+        *("--launcher", "slurm", "--ranks-per-host", "2"),
+    )
+    code, document = sweep.end()
+    assert code == 0, sweep.told
+    shapes = [(run["world_size"], run["replica_groups"]) for run in document["runs"]]
+    assert shapes == [(4, 1), (4, 2)]
+    assert "Slurm: job" in "".join(sweep.told)
+    record = read(tmp_path / document["runs"][1]["record"])
+    assert [rank.host for rank in record.launches[0].ranks] == ["h1", "h1", "h2", "h2"]
+    cluster = record.environment.cluster
+    assert cluster is not None
+    assert (cluster.launcher, cluster.nodes, cluster.partition) == ("slurm", "h[1-2]", "main")
+    assert "cluster_in_a_box" in record.environment.flags
+
+
+def test_real_ranks_on_two_hosts(box: Box, mark: str, tmp_path: Path) -> None:
+    """With torch and gloo: they find each other, and train."""
+    command = [sys.executable, "-m", "suite.cli.main", "run", "smoke", "--world-size", "2", "--json"]
+    options = ["--launcher", "slurm", "--slurm-nodes", "2", "--profile-steps", "0", "--steps", "8"]
+    process = box.start(*command, *options, folder=tmp_path, mark=mark)
+    out, err = process.communicate(timeout=240)  # a guard against a hang, far above what it takes
+    assert process.returncode == 0, err
+    record = read(tmp_path / json.loads(out)["record"])
+    ranks = record.launches[0].ranks
+    assert [rank.host for rank in ranks] == ["h1", "h2"]
+    assert ranks[0].collectives[-1].collectives, "they exchanged something"
+    assert record.launches[0].quality is not None
+
+
+def test_a_rank_killed_on_another_host(started: Started) -> None:
+    run = started("run", TINY, *LAYOUT, "--steps", "500", step_s=0.2)
+    run.wait_for("train 1/500")
+    os.kill(run.rank(3), signal.SIGKILL)
+    begin = time.monotonic()
+    code, document = run.end()
+    seconds = time.monotonic() - begin
+    error = document["error"]
+    assert (code, error["kind"], error["rank"]) == (3, "rank_killed", 3)
+    assert "Rank 3 on h2" in error["message"]
+    assert seconds < ENDED_S
+
+
+slow = pytest.mark.slow
+LONG = ("--steps", "5000")
+
+
+@slow
+def test_one_job_for_each_configuration(started: Started) -> None:
+    sweep = started(
+        *("sweep", TINY, "--world-sizes", "2", "--replica-groups", "1,2", "--slurm-jobs", "run"),
+        *("--launcher", "slurm", "--slurm-nodes", "2"),
+    )
+    code, document = sweep.end()
+    assert code == 0, sweep.told
+    assert len(document["runs"]) == 2
+    told = "".join(sweep.told)
+    assert "2 jobs" not in told
+    assert len({line for line in told.splitlines() if "completed" in line}) == 2
+
+
+@slow
+def test_inside_an_allocation(box: Box, mark: str, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "tests.helpers.light_slurm", "run", TINY, *LAYOUT, "--json"]
+    salloc = ["salloc", "--quiet", "--nodes=2", "--ntasks-per-node=2", "env", f"PYTHONPATH={ROOT}"]
+    process = box.start(*salloc, *command, folder=tmp_path, mark=mark)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 0, err
+    assert '"world_size": 4' in out
+
+
+@slow
+def test_an_allocation_that_is_too_small(box: Box, mark: str, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "tests.helpers.light_slurm", "run", TINY, *LAYOUT, "--json"]
+    salloc = ["salloc", "--quiet", "--nodes=1", "env", f"PYTHONPATH={ROOT}"]
+    process = box.start(*salloc, *command, folder=tmp_path, mark=mark)
+    out, _ = process.communicate(timeout=60)
+    error = json.loads(out)["error"]
+    assert (error["field"], error["value"]) == ("layout.world_size", 4)
+    assert "the allocation has 1" in error["message"]
+
+
+@slow
+def test_ctrl_c_cancels_the_job(started: Started, box: Box, tmp_path: Path) -> None:
+    run = started("run", TINY, *LAYOUT, *LONG, step_s=0.2)
+    run.wait_for("train 1/5000")
+    run.interrupt()
+    begin = time.monotonic()
+    code, document = run.end()
+    assert (code, document["error"]["kind"]) == (130, "interrupted")
+    assert "cancelled in Slurm: " in document["error"]["message"]
+    assert time.monotonic() - begin < 15
+    assert not box.queue
+    (record,) = tmp_path.glob("runs/*/*/*/record.json")
+    kept = read(record)
+    assert kept.error is not None
+    assert (kept.status, kept.error.kind) == ("failed", "cancelled")
+
+
+@slow
+def test_a_resumed_sweep_does_the_rest(started: Started, box: Box) -> None:
+    arguments = (
+        *("sweep", TINY, "--world-sizes", "2,4", "--replica-groups", "2", "--launcher", "slurm"),
+        *("--ranks-per-host", "2", "--steps", "40"),
+    )
+    sweep = started(*arguments, step_s=0.1)
+    sweep.wait_for("[2/2] tiny 2D T=4 M=2: train 2")
+    box.script("exec", "scancel", "--user=root")
+    code, document = sweep.end()
+    assert code == 3
+    assert [run.get("error") and run["error"]["kind"] for run in document["runs"]] == [None, "cancelled"]
+    again = started(*arguments, "--resume")
+    code, document = again.end()
+    assert code == 0, again.told
+    assert "kept 1 of 1 launches" in "".join(again.told)
+
+
+@slow
+def test_cancelled_from_outside(started: Started, box: Box) -> None:
+    run = started("run", TINY, *LAYOUT, *LONG, step_s=0.2)
+    run.wait_for("train 1/5000")
+    box.script("exec", "scancel", "--user=root")
+    begin = time.monotonic()
+    code, document = run.end()
+    assert (code, document["error"]["kind"]) == (3, "cancelled")
+    assert time.monotonic() - begin < 15
+
+
+@slow
+def test_preempted(started: Started, box: Box) -> None:
+    run = started("run", TINY, *LAYOUT, *LONG, step_s=0.2)
+    run.wait_for("train 1/5000")
+    box.script("exec", "sbatch", "--partition=urgent", "--nodes=2", "--output=/dev/null", "--wrap=true")
+    begin = time.monotonic()
+    code, document = run.end()
+    assert (code, document["error"]["kind"]) == (3, "preempted")
+    assert "--resume" in document["error"]["remedy"]
+    assert time.monotonic() - begin < 20
+
+
+@slow
+def test_a_link_that_goes_down(started: Started, box: Box) -> None:
+    run = started("run", TINY, *LAYOUT, *LONG, step_s=0.2)
+    run.wait_for("train 1/5000")
+    box.script("link", "h2", "down")
+    begin = time.monotonic()
+    try:
+        code, document = run.end()
+        seconds = time.monotonic() - begin
+    finally:
+        box.script("link", "h2", "up")
+    error = document["error"]
+    assert (code, error["kind"], error["rank"]) == (3, "host_lost", 2)
+    assert "Host h2 was lost with ranks 2, 3" in error["message"]
+    assert seconds < LOST_S
+
+
+@slow
+def test_slurmd_killed(started: Started, box: Box) -> None:
+    """With its host's tasks, as when a host dies."""
+    run = started("run", TINY, *LAYOUT, *LONG, step_s=0.2)
+    run.wait_for("train 1/5000")
+    box.script("host", "h2", "kill")
+    begin = time.monotonic()
+    try:
+        code, document = run.end()
+        seconds = time.monotonic() - begin
+    finally:
+        box.script("host", "h2", "start")
+    error = document["error"]
+    assert (code, error["rank"]) == (3, 2)
+    assert error["kind"] in ("host_lost", "node_failed")
+    assert "h2" in error["message"]
+    assert seconds < LOST_S
+
+
+@slow
+def test_slurmd_alone_killed(started: Started, box: Box) -> None:
+    """What runs goes on until Slurm gives the host up; the next launch cannot start there."""
+    run = started("run", TINY, *LAYOUT, *LONG, "--launches", "2", step_s=0.2)
+    run.wait_for("train 1/5000")
+    box.script("host", "h2", "kill-slurmd")
+    begin = time.monotonic()
+    try:
+        code, document = run.end()
+        seconds = time.monotonic() - begin
+    finally:
+        box.script("host", "h2", "start")
+    assert code == 3
+    assert document["error"]["kind"] == "node_failed"
+    assert "h2" in document["error"]["message"]
+    assert seconds < 60
+
+
+@slow
+def test_an_impossible_request(started: Started, box: Box) -> None:
+    run = started("run", TINY, "--world-size", "8", "--launcher", "slurm", "--ranks-per-host", "2")
+    code, document = run.end()
+    error = document["error"]
+    assert (code, error["kind"], error["field"]) == (2, "impossible_request", "slurm")
+    assert "--nodes=4" in error["value"]
+    assert not box.queue
+
+
+@slow
+def test_over_its_time(started: Started) -> None:
+    """Slurm's time limits are of a minute, and it looks every 30 s."""
+    run = started("run", TINY, *LAYOUT, *LONG, "--slurm-time", "1", step_s=0.2)
+    run.wait_for("train 1/5000")
+    begin = time.monotonic()
+    code, document = run.end(150)
+    error = document["error"]
+    assert (code, error["kind"]) == (3, "time_limit")
+    assert time.monotonic() - begin < 60 + 30 + 15
