@@ -76,6 +76,14 @@ class Marks:
         place = bisect_right(self.times, time) - 1
         return (self.components[place] if place >= 0 else None) or "other"
 
+    def left(self, component: str, start: int, end: int) -> int:
+        """When the component was left for the last time between two moments; ``end`` where it was not."""
+        first = max(0, bisect_right(self.times, start) - 1)
+        last = bisect_right(self.times, end) - 1
+        return max(
+            (self.times[i + 1] for i in range(first, last) if self.components[i] == component), default=end
+        )
+
 
 def category_of(component: str | None) -> Category:
     """What an allocation made in a component's range is there for."""
@@ -83,18 +91,23 @@ def category_of(component: str | None) -> Category:
 
 
 def blocks(
-    events: Iterable[Event], held: Sequence[tuple[int, Mapping[int, Category]]], step_ends: Sequence[int]
+    events: Iterable[Event],
+    held: Sequence[tuple[int, Mapping[int, Category]]],
+    step_ends: Sequence[int],
+    marks: Marks,
 ) -> tuple[list[Block], list[int]]:
     """Pairs allocations with their frees.
 
     A tensor that was handed to gloo may be freed on gloo's own thread, which the profiler does not see.
     Such a block shows when its address is handed out again, or because it outlives the step after its own;
-    it is taken to end with its step. Frees of blocks that were there before the events say nothing.
+    it is taken to end when its step leaves the component it was made in. Frees of blocks that were there
+    before the events say nothing.
 
     Args:
         events: in the order of time.
         held: moments, and the addresses of what lasts as they were then.
         step_ends: when each step ended, in order.
+        marks: of the thread that takes the steps.
 
     Returns:
         The blocks, and the starts of those whose free was not seen.
@@ -110,7 +123,8 @@ def blocks(
         own_end = next((t for t in step_ends if t >= event.time), None)
         if not seen and lasting is None and own_end is not None:
             lost.append(event.time)
-            end = own_end if end is None else min(own_end, end)
+            left = marks.left(marks.at(event.time), event.time, own_end)
+            end = left if end is None else min(left, end)
         found.append(Block(event.time, end, event.size, lasting or event.category, event.address))
 
     for event in events:
@@ -138,10 +152,11 @@ def account(
     steps: Sequence[tuple[int, int]],
     marks: Marks,
     before: Mapping[Category, int],
+    sync_interval: int = 1,
 ) -> MemoryProfile:
     """Adds blocks up, moment by moment, over the steps.
 
-    Steps in which a free was not seen are looked at only where all steps are such.
+    Of the steps at one place between two syncs those are looked at in which the fewest frees were not seen.
 
     Args:
         found: blocks in the order of their start.
@@ -149,16 +164,17 @@ def account(
         steps: start and end of each.
         marks: of the thread that takes the steps.
         before: bytes that were there before the events and after them.
-
-    Raises:
-        ValueError: there is no step.
+        sync_interval: steps from one replica sync to the next; ``steps`` are whole intervals.
     """
     unseen = [sum(start <= moment < end for moment in lost) for start, end in steps]
-    looked_at = [step for step, count in zip(steps, unseen, strict=True) if count == min(unseen)]
+    fewest = [min(unseen[place::sync_interval]) for place in range(sync_interval)]
+    looked_at = [step for i, step in enumerate(steps) if unseen[i] == fewest[i % sync_interval]]
     now: Counter[str] = Counter(before)
     changes = sorted(
         [(block.start, block.size, block.category) for block in found]
         + [(block.end, -block.size, block.category) for block in found if block.end is not None]
+        # A step that allocates nothing has what it begins with.
+        + [(start, 0, "other") for start, _ in looked_at]
     )
     moments: list[tuple[int, dict[str, int]]] = []
     for time, size, category in changes:
@@ -177,8 +193,6 @@ def account(
             peaks[component] = held
         for c in CATEGORIES:
             largest[c] = max(largest[c], held[c])
-    if not peaks:
-        raise ValueError("no step has an allocation")
     at = max(peaks, key=lambda component: sum(peaks[component].values()))
     return MemoryProfile(
         at_peak=peaks[at],
@@ -186,5 +200,5 @@ def account(
         largest=largest,
         by_component=peaks,
         steps=len(looked_at),
-        unseen_frees=min(unseen),
+        unseen_frees=sum(fewest),
     )

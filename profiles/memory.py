@@ -43,12 +43,14 @@ class MemoryCapture:
     Args:
         device: where the rank trains.
         implementation: says what it holds, and what its components' ranges are.
+        sync_interval: steps from one replica sync to the next; whole intervals must be taken.
     """
 
     extra_steps: ClassVar[int] = 2
 
-    def __init__(self, device: torch.device, implementation: Implementation) -> None:
+    def __init__(self, device: torch.device, implementation: Implementation, sync_interval: int = 1) -> None:
         self._device = device
+        self._sync_interval = sync_interval
         self._implementation = implementation
         activities = [ProfilerActivity.CPU]
         if device.type == "cuda":
@@ -91,9 +93,9 @@ class MemoryCapture:
         tree = profiler.kineto_results.experimental_event_tree()
         events, steps, marks = _read(tree, self._implementation.component_ranges(), self._device)
         ends = [end for _, end in steps]
-        found, lost = blocks(events, list(zip(ends, self._held, strict=True)), ends)
+        found, lost = blocks(events, list(zip(ends, self._held, strict=True)), ends, marks)
         at_end = {block.address: block.size for block in found if block.end is None}
-        return account(found, lost, steps[1:-1], marks, self._before(at_end))
+        return account(found, lost, steps[1:-1], marks, self._before(at_end), self._sync_interval)
 
     def _before(self, at_end: Mapping[int, int]) -> dict[Category, int]:
         """Bytes by category that are older than the pass.

@@ -184,10 +184,10 @@ def _profile_memory(
     batches: RankBatches,
     reporter: Reporter,
 ) -> MemoryProfile:
-    """One interval from sync to sync with every call of the allocator told: what that costs is no part of a
-    component, so it is a pass of its own."""
-    capture = load_attribute(MEMORY_PROFILER, "profiler")(device, implementation)
-    count = run.sync_interval + capture.extra_steps
+    """Intervals from sync to sync with every call of the allocator told: what that costs is no part of a
+    component, so it is a pass of its own. Two intervals and four steps at least: in some a free is unseen."""
+    capture = load_attribute(MEMORY_PROFILER, "profiler")(device, implementation, run.sync_interval)
+    count = run.sync_interval * max(2, -(-4 // run.sync_interval)) + capture.extra_steps
     with capture:
         run_profiled(
             implementation.train_step,

@@ -52,7 +52,7 @@ class MemoryProfile(Frozen):
         largest: each category's own largest, whenever that was.
         by_component: the same as ``at_peak``, at the largest moment of each component.
         steps: looked at.
-        unseen_frees: blocks of a step whose end was not seen, and was taken to be the step's.
+        unseen_frees: blocks of a step whose end was not seen, and was taken to be their component's.
     """
 
     at_peak: dict[Category, Count]

@@ -30,7 +30,6 @@ from suite.launchers.slurm_commands import (
     SlurmError,
     cancel,
     command,
-    complaint,
     job_state,
     submit,
     why_ended,
@@ -104,8 +103,8 @@ def sweep(
     ``on_state`` is told, in words, what becomes of a job in the queue.
 
     Raises:
-        ConfigError: one of the configurations cannot run, or Slurm can never start its job; nothing was
-        submitted. Stopped: Ctrl-C; the jobs are cancelled, the records are kept.
+        ConfigError: one of the configurations cannot run, or Slurm can never start its job.
+        Stopped: Ctrl-C; the jobs are cancelled, the records are kept.
     """
     for run in runs:
         check(run)
@@ -329,10 +328,10 @@ def _unfinished(job: _Followed, state: JobState | None) -> ErrorReport:
     if why is None and state is None:
         why = "launch_failed", f"Slurm has not answered for {UNANSWERED_S:.0f} s about job {job.id}"
     if why is None:
-        said = ""
+        said = ["it said nothing"]
         with suppress(OSError):
-            said = complaint(log.read_text(errors="replace")[-2000:])
-        why = "launch_failed", f"Job {job.id} ended by itself ({state.text() if state else ''}): {said}"
+            said += [line for line in log.read_text(errors="replace").splitlines() if line.strip()]
+        why = "launch_failed", f"Job {job.id} ended by itself ({said[-1].strip()})"
     kind, text = why
     more = "Ask for more with --slurm-time. " if kind == "time_limit" else ""
     return ErrorReport(

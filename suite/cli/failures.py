@@ -26,9 +26,9 @@ def report_of(error: BaseException, arguments: Sequence[str]) -> tuple[ErrorRepo
     if isinstance(error, typer.TyperException):
         return _usage(error, arguments), BAD_INPUT
     if isinstance(error, Interrupted) and error.record.error is not None:
-        return error.record.error, INTERRUPTED
+        return error.record.error, _stopped(error.record.error.kind)
     if isinstance(error, Stopped):
-        return ErrorReport(kind=error.kind, message=f"{error.why}."), INTERRUPTED
+        return ErrorReport(kind=error.kind, message=f"{error.why}."), _stopped(error.kind)
     if isinstance(error, KeyboardInterrupt):
         return ErrorReport(kind="interrupted", message="Stopped by the user."), INTERRUPTED
     last = traceback.extract_tb(error.__traceback__)[-1]
@@ -40,6 +40,11 @@ def report_of(error: BaseException, arguments: Sequence[str]) -> tuple[ErrorRepo
         ),
         RUN_FAILED,
     )
+
+
+def _stopped(kind: str) -> int:
+    """130 says that the user has stopped it; what Slurm has ended has failed."""
+    return INTERRUPTED if kind == "interrupted" else RUN_FAILED
 
 
 def show_error(report: ErrorReport, console: Console) -> None:

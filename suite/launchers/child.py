@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from suite.launchers.linux import process_state, processes_with
+from suite.launchers.linux import memory_group, oom_kills, process_state, processes_with
 from suite.launchers.variables import REPORT_FD
 
 
@@ -20,10 +20,11 @@ class Child:
     """Leader of its own session, so that the terminal's Ctrl-C does not reach it.
 
     Attributes:
-        reader: the read end of the pipe on which it tells how far it is.
-        state: of its process as ``ps`` has it, when it was last looked at.
-        exit_code: as ``subprocess`` has it, minus the signal's number for a signal; None while it runs.
-        exited_at: when its end was noticed, of ``time.monotonic``.
+        reader: the read end of the pipe on which it tells how far it is. state: of its process as ``ps`` has
+        it, when it was last looked at. exit_code: as ``subprocess`` has it, minus the signal's number for a
+        signal; None while it runs. exited_at: when its end was noticed, of ``time.monotonic``. oom_kills: how
+        many processes of its control group the kernel had killed for memory since it was there, when
+            it was killed itself.
     """
 
     def __init__(
@@ -36,6 +37,9 @@ class Child:
         self.state: str | None = None
         self.exit_code: int | None = None
         self.exited_at: float | None = None
+        self.oom_kills = 0
+        self._group: Path | None = None
+        self._kills_before = 0
         self.reader, writer = os.pipe()
         try:
             with log.open("wb") as output:
@@ -64,6 +68,10 @@ class Child:
                 killed = ended.si_code != os.CLD_EXITED
                 self.exit_code = -ended.si_status if killed else ended.si_status
                 self.exited_at = time.monotonic()
+                if self.exit_code == -signal.SIGKILL and self._group is not None:
+                    self.oom_kills = oom_kills(self._group) - self._kills_before
+            elif (group := memory_group(self._process.pid)) != self._group:
+                self._group, self._kills_before = group, 0 if group is None else oom_kills(group)
 
     def signal_group(self, number: signal.Signals) -> None:
         """Sends a signal to the rank and whatever it has started in its session."""

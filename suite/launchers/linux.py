@@ -8,6 +8,7 @@ import signal
 from pathlib import Path
 
 PR_SET_PDEATHSIG = 1
+_CGROUP = Path("/sys/fs/cgroup")
 
 
 def die_with_parent(parent: int) -> None:
@@ -56,3 +57,28 @@ def processes_with(variable: str, value: str) -> list[int]:
             if entry in environment.split(b"\0"):
                 found.append(int(folder.name))
     return found
+
+
+def memory_group(pid: int) -> Path | None:
+    """The control group (of either version) that limits the memory of a process; None where there is none."""
+    try:
+        lines = Path(f"/proc/{pid}/cgroup").read_text().splitlines()
+    except OSError:
+        return None
+    for line in lines:
+        _, controllers, path = line.split(":", 2)
+        folder = _CGROUP / ("memory" if controllers else "") / path.lstrip("/")
+        if "memory" in controllers.split(",") or (controllers == "" and (folder / "memory.events").exists()):
+            return folder
+    return None
+
+
+def oom_kills(group: Path) -> int:
+    """How many processes of a control group the kernel has killed because its memory was used up."""
+    for name in ("memory.events", "memory.oom_control"):
+        try:
+            words = dict(line.split() for line in (group / name).read_text().splitlines())
+        except (OSError, ValueError):
+            continue
+        return int(words.get("oom_kill", 0))
+    return 0

@@ -46,6 +46,7 @@ class RankStatus:
         exit_code, exited_at: as ``subprocess`` has it, minus the signal's number for a signal.
         finished_at: when it said that its output is written.
         state: the state of its process as ``ps`` has it; looked up when it has been silent.
+        oom_kills: how many processes of its control group were killed for memory by then.
         host: the name of its host, where ranks are on several.
         watch: what is known of the process that watches it there.
     """
@@ -65,6 +66,7 @@ class RankStatus:
     finished_at: float | None = None
     state: str | None = None
     nccl: bool = False
+    oom_kills: int = 0
     host: str | None = None
     watch: Watch | None = None
 
@@ -154,6 +156,7 @@ class RankProcess:
         child, status = self._child, self.status
         child.look()
         status.state, status.exit_code, status.exited_at = child.state, child.exit_code, child.exited_at
+        status.oom_kills = child.oom_kills
 
     def signal_group(self, number: signal.Signals) -> None:
         """See ``WatchedRank``."""

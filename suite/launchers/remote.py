@@ -6,6 +6,7 @@ The other end of the connections is ``suite/launchers/task.py``.
 from __future__ import annotations
 
 import json
+import os
 import secrets
 import select
 import selectors
@@ -20,7 +21,8 @@ from typing import Any
 
 from suite.errors import ErrorReport
 from suite.launchers.deadlines import LINK_HEARTBEAT_S, POLL_S, START_S, STEP_END_S
-from suite.launchers.messages import Message
+from suite.launchers.exchange import LIMITS
+from suite.launchers.messages import Failure, Message
 from suite.launchers.rank_process import RankStatus, Watch
 from suite.spec import LayoutSpec
 
@@ -187,8 +189,6 @@ class RemoteRank:
             host=caller.host,
             watch=Watch(heard_at=now),
         )
-        #: Why the rank could not be started, as the task says.
-        self.not_started: dict[str, Any] | None = None
         #: What the task is to end with.
         self.leave_with = 1
         self._connection = caller.connection
@@ -236,15 +236,17 @@ class RemoteRank:
             told = content["watch"]
             watch.told_to_end |= told.get("told_to_end", False)
             status.state = told.get("state", status.state)
-            if "failed" in told:
-                self.not_started = told
+            if "not_started" in told:
+                status.failure = Failure(report=self._not_started(told), communication=False)
+                status.failed_at = now
             if told.get("exit_code") is not None:
                 status.exit_code, status.exited_at = told["exit_code"], now
+                status.oom_kills = told["oom_kills"]
         return True
 
     def look(self) -> None:
         """See ``WatchedRank``."""
-        while self._open and select.select([self._connection], [], [], 0)[0] and self.receive():
+        while self._open and _ready(self._connection, select.POLLIN) and self.receive():
             pass
         if time.monotonic() - self._told_at > LINK_HEARTBEAT_S:
             self._tell(alive=True)
@@ -265,7 +267,7 @@ class RemoteRank:
         """See ``WatchedRank``: waits until the task has hung up, within limits."""
         deadline = time.monotonic() + STEP_END_S
         while self._open and not self.is_out_of_reach and time.monotonic() < deadline:
-            if select.select([self._connection], [], [], POLL_S)[0]:
+            if _ready(self._connection, select.POLLIN, POLL_S):
                 self.receive()
         self._connection.close()
 
@@ -275,11 +277,38 @@ class RemoteRank:
         watch = self.status.watch
         return watch is not None and time.monotonic() - watch.heard_at > 3 * LINK_HEARTBEAT_S
 
+    def _not_started(self, told: dict[str, Any]) -> ErrorReport:
+        rank, host = self.status.rank, str(self.status.host)
+        if told["unseen"] is not None:
+            return not_shared(told["unseen"], host).model_copy(update={"rank": rank})
+        return ErrorReport(
+            kind="launch_failed",
+            rank=rank,
+            message=f"Rank {rank} could not be started on {host}: {told['not_started']}",
+            remedy=LIMITS,
+        )
+
     def _tell(self, **order: Any) -> None:
         self._told_at = time.monotonic()
-        if self._open and not (self.is_out_of_reach and self._blocked()):
+        # Over a link that is down nothing is taken, and waiting for it once is enough.
+        if self._open and (not self.is_out_of_reach or _ready(self._connection, select.POLLOUT)):
             with suppress(OSError):
                 self._connection.sendall(json.dumps(order).encode() + b"\n")
 
-    def _blocked(self) -> bool:
-        return not select.select([], [self._connection], [], 0)[1]
+
+def not_shared(path: str, host: str) -> ErrorReport:
+    """The error where a host does not see a file of the run's folder that another has written."""
+    return ErrorReport(
+        kind="environment",
+        field="runs",
+        value=os.path.dirname(path),
+        message=f"{host} does not see {path}, which is there on another host of the launch.",
+        remedy="Name a folder with --runs that is on a file system shared by all hosts, under one path.",
+    )
+
+
+def _ready(connection: socket.socket, what: int, seconds: float = 0.0) -> bool:
+    """Whether it can be read or written. Not by ``select``, which knows no more than 1,024 files."""
+    poll = select.poll()
+    poll.register(connection, what)
+    return bool(poll.poll(1000 * seconds))

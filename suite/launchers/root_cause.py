@@ -134,6 +134,9 @@ def _fall(status: RankStatus) -> ErrorReport:
         )
     name = _signal_name(-code)
     guess = ", possibly because the host ran out of memory" if code == -signal.SIGKILL else ""
+    if status.oom_kills:
+        killed = f"{status.oom_kills} killed for that"
+        guess = f", possibly out of memory: its control group reached its limit ({killed})"
     return ErrorReport(
         kind="rank_killed",
         rank=status.rank,

@@ -133,7 +133,7 @@ class Task:
         folder = Path(go["folder"])
         try:
             if not Path(go["job"]).is_file():
-                return {"failed": f"it does not see {go['job']}", "shared": False}
+                return {"not_started": "the job cannot be seen", "unseen": go["job"]}
             take_standard_streams()
             environment = rank_environment(
                 {"GLOO_SOCKET_IFNAME": self._interface()} | dict(os.environ) | go["environment"],
@@ -150,7 +150,7 @@ class Task:
             self._launch_id = environment[LAUNCH_ID]
             self._child = Child([go["worker"], go["job"]], environment, folder / go["log"], descriptors)
         except OSError as error:
-            return {"failed": str(error), "shared": True}
+            return {"not_started": str(error), "unseen": None}
         return {"state": "R"}
 
     def _interface(self) -> str:
@@ -195,7 +195,7 @@ class Task:
                     while self._hand_on(child.reader):
                         pass
                     told_the_end = True
-                    self._send(watch={"exit_code": child.exit_code, "state": child.state})
+                    self._send(watch={"exit_code": child.exit_code, "oom_kills": child.oom_kills})
                 if now - told_at > LINK_HEARTBEAT_S:
                     told_at = now
                     self._send(watch={"state": child.state})

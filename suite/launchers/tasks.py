@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import secrets
 import shutil
 import time
@@ -17,7 +16,7 @@ from suite.job import Job, RankOutput
 from suite.launchers.base import Progress
 from suite.launchers.deadlines import SHARED_FILES_S
 from suite.launchers.exchange import LIMITS, importable, launch_record, read_outputs, write_job
-from suite.launchers.remote import Caller, Gathering, RemoteRank, check_hosts
+from suite.launchers.remote import Caller, Gathering, RemoteRank, check_hosts, not_shared
 from suite.launchers.supervisor import end, supervise
 from suite.launchers.variables import LAUNCH_ID
 from suite.record import LaunchRecord
@@ -73,7 +72,7 @@ class TaskLauncher(ABC):
                 try:
                     outputs = read_outputs(exchange, run.layout.world_size, SHARED_FILES_S)
                 except FileNotFoundError as missing:
-                    error = _not_shared(str(missing.filename), "this host")
+                    error = not_shared(str(missing.filename), "this host")
         finally:
             shutil.rmtree(exchange, ignore_errors=True)
         if error is not None:
@@ -103,7 +102,6 @@ class TaskLauncher(ABC):
                         return error
                     _go(run, folder, exchange, self.worker, callers, ranks)
                     error = supervise(ranks, index, run.stall_timeout_s, on_progress)
-                    error = next(filter(None, (_not_started(exchange, r) for r in ranks)), error)
                     if error is None:
                         for rank in ranks:
                             rank.leave_with = 0
@@ -142,27 +140,3 @@ def _go(
                 "environment": importable() | {LAUNCH_ID: launch_id},
             }
         )
-
-
-def _not_started(exchange: Path, rank: RemoteRank) -> ErrorReport | None:
-    told, status = rank.not_started, rank.status
-    if told is None:
-        return None
-    if not told["shared"]:
-        return _not_shared(str(exchange), str(status.host))
-    return ErrorReport(
-        kind="launch_failed",
-        rank=status.rank,
-        message=f"Rank {status.rank} could not be started on {status.host}: {told['failed']}",
-        remedy=LIMITS,
-    )
-
-
-def _not_shared(path: str, host: str) -> ErrorReport:
-    return ErrorReport(
-        kind="environment",
-        field="runs",
-        value=os.path.dirname(path),
-        message=f"{host} does not see {path}, which is there on another host of the launch.",
-        remedy="Name a folder with --runs that is on a file system shared by all hosts, under one path.",
-    )

@@ -84,15 +84,22 @@ class Start:
         )
 
     def store(self) -> TCPStore:
-        """The store at which all processes of the start meet."""
+        """The store at which all processes of the start meet.
+
+        Raises:
+            ConnectionError: it cannot be served here, or reached from here.
+        """
         from torch.distributed import TCPStore
 
-        return TCPStore(
-            *self.master,
-            is_master=self.rank == 0 and not self.has_store,
-            timeout=timedelta(seconds=START_S + ORPHAN_S),
-            wait_for_workers=False,
-        )
+        try:
+            return TCPStore(
+                *self.master,
+                is_master=self.rank == 0 and not self.has_store,
+                timeout=timedelta(seconds=START_S + ORPHAN_S),
+                wait_for_workers=False,
+            )
+        except RuntimeError as error:  # torch.distributed's errors are
+            raise ConnectionError(f"no store at MASTER_ADDR:MASTER_PORT: {error}") from error
 
 
 def check_start(run: RunSpec, start: Start) -> None:
@@ -124,11 +131,11 @@ def follow(start: Start) -> int:
         ConfigError: rank 0 has not told where it is.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # rank 0 ends the launch
-    store = start.store()
     key = f"{_KEY}/{start.attempt}"
     try:
+        store = start.store()
         store.wait([key])
-    except RuntimeError as error:
+    except (RuntimeError, ConnectionError) as error:
         raise ConfigError(
             "launcher", "torchrun", "rank 0 did not come up.", "Its output says why.", kind="environment"
         ) from error

@@ -1,12 +1,15 @@
-"""More of asv on a copy of this checkout: failures beside successes, and a range of commits."""
+"""More of asv on a copy of this checkout: failures beside successes, a range of commits, a cluster."""
 
 from __future__ import annotations
 
 import json
+import sys
 
 import pytest
 
-from tests.benchmarks.test_asv_run import Checkout
+from suite import store
+from tests.benchmarks.test_asv_run import HANG_S, Checkout
+from tests.helpers.box import box_that_is_up
 from tests.helpers.checkout import copy_checkout, git
 
 pytestmark = pytest.mark.slow
@@ -58,8 +61,9 @@ def test_a_range_of_commits(checkout):
         git(checkout.root, "add", "--all")
         git(checkout.root, "commit", "--quiet", "--message", f"Commit {number}")
     assert checkout.python("asv", "machine", "--yes").returncode == 0
+    environment = f"virtualenv:{sys.version_info.major}.{sys.version_info.minor}"
     done = checkout.python(
-        "asv", "run", "-E", "virtualenv", "--show-stderr", "--bench", "communication", "HEAD~2..HEAD",
+        "asv", "run", "-E", environment, "--show-stderr", "--bench", "communication", "HEAD~2..HEAD",
         hang_s=1500,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout
@@ -76,3 +80,24 @@ def test_a_range_of_commits(checkout):
     compared = checkout.python("asv", "compare", "HEAD~1", "HEAD")
     assert compared.returncode == 0
     assert "communication.smoke.track_wire_bytes(2, 2D reference_2d M=2)" in compared.stdout
+
+
+def test_on_a_cluster(checkout):
+    with box_that_is_up(2, 1) as box:
+        asv = box.start(
+            *(sys.executable, "-m", "benchmarks.asv_run", "--bench", "strong_scaling"),
+            folder=checkout.root,
+            HOME=str(checkout.home),
+            SPARSE2D_ASV_SIZE="smoke",
+            SPARSE2D_ASV_OPTIONS="--launcher slurm --ranks-per-host 1",
+        )
+        out, err = asv.communicate(timeout=HANG_S)
+        assert asv.returncode == 0, err
+        assert box.queue == ""
+    assert "Slurm: job" in err
+    assert "2D T=2 M=2" in out
+    kept = checkout.records()["smoke, strong scaling, T=2, 2D reference_2d M=2"]
+    record = store.read(checkout.root / kept["record"])
+    assert [rank.host for rank in record.launches[0].ranks] == ["h1", "h2"]
+    assert "cluster_in_a_box" in kept["flags"]
+    assert checkout.results()["strong_scaling.smoke.track_step_ms"][3] > 0

@@ -7,10 +7,13 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 from suite.launchers.reporter import Reporter
 from suite.launchers.variables import REPORT_FD
 
+#: The control group that a rank is to exhaust.
+GROUP = "LIGHT_GROUP"
 LOST = RuntimeError("[gloo/transport/tcp/pair.cc:553] Connection closed by peer [127.0.0.1]:7905")
 
 
@@ -43,6 +46,14 @@ def main(behaviour: str) -> None:
         case "have_a_child":
             subprocess.Popen(["sleep", "60"])
             time.sleep(60)
+        case "exhaust_its_group":
+            Path(os.environ[GROUP], "cgroup.procs").write_text(str(os.getpid()))
+            time.sleep(0.5)  # it is looked at every 0.1 s
+            hoard = []
+            while True:
+                hoard.append(bytearray(b"x") * 2**20)
+        case "stop":
+            os.kill(os.getpid(), signal.SIGSTOP)
         case "wait":
             time.sleep(60)
     os._exit(1)

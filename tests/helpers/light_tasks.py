@@ -34,10 +34,12 @@ STEP_S = "LIGHT_STEP_S"
 
 
 class LightTasks(TaskLauncher):
-    """Starts a task for every rank, apart from those in ``absent``."""
+    """Starts a task for every rank, apart from those in ``absent``; those in ``blind`` see another file
+    system."""
 
     worker = "tests.helpers.light_tasks"
     absent: tuple[int, ...] = ()
+    blind: tuple[int, ...] = ()
 
     def __init__(self) -> None:
         self.watchers: list[subprocess.Popen[bytes]] = []
@@ -55,6 +57,9 @@ class LightTasks(TaskLauncher):
                     "LOCAL_RANK": str(rank),
                 }
                 command = [sys.executable, "-m", "suite.launchers.task"]
+                if rank in self.blind:
+                    hide = 'mount -t tmpfs none "$0" && exec "$@"'
+                    command = ["unshare", "-m", "sh", "-c", hide, str(log.parents[2]), *command]
                 self.watchers.append(
                     subprocess.Popen(command, env={**os.environ, **environment}, stdout=output, stderr=output)
                 )

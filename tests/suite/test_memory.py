@@ -1,10 +1,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
 
+from suite import memory as memory_module
 from suite.memory import SINCE_RESET, SINCE_START, PeakMemory
 
 BYTES = {
@@ -51,3 +53,25 @@ def test_parameter_bytes_are_the_implementations() -> None:
     record = PeakMemory(CPU).record(BYTES)
     assert {name: getattr(record, name) for name in BYTES} == BYTES
     assert (record.allocated_peak, record.reserved_peak) == (None, None)
+
+
+def test_on_a_gpu_the_process_is_what_it_takes_of_the_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """PyTorch's answers are made up: 900 MiB are free before the model is built, 500 after the steps."""
+    free = iter([900 * MIB, 500 * MIB])
+    for name, answer in {
+        "mem_get_info": lambda _: (next(free), 1000 * MIB),
+        "reset_peak_memory_stats": lambda _: None,
+        "get_device_properties": lambda _: SimpleNamespace(uuid="aaaa-1"),
+        "memory_reserved": lambda _: 300 * MIB,
+        "max_memory_allocated": lambda _: 200 * MIB,
+        "max_memory_reserved": lambda _: 310 * MIB,
+    }.items():
+        monkeypatch.setattr(torch.cuda, name, answer)
+    monkeypatch.setattr(memory_module, "load_library", lambda: None)
+    memory = PeakMemory(torch.device("cuda", 0))
+    memory.reset()
+    record = memory.record(BYTES)
+    assert (record.process, record.allocated_peak, record.reserved_peak) == (400 * MIB, 200 * MIB, 310 * MIB)
+    assert record.process_source.startswith("the driver")
+    assert record.host_process is not None
+    assert record.host_process > 10 * MIB

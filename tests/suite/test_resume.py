@@ -20,6 +20,7 @@ import pytest
 
 from suite import session, store
 from suite.errors import ConfigError
+from suite.launchers.base import Stopped
 from suite.record import EnvironmentRecord, LaunchRecord
 from suite.spec import RunSpec
 from tests.helpers.records import (
@@ -241,3 +242,36 @@ def test_a_real_sweep_killed_with_its_ranks(tmp_path: Path) -> None:
     record = store.read(finished)
     assert (record.status, len(record.launches)) == ("complete", 2)
     assert json.loads(finished.read_text())["launches"][0] == launch
+
+
+@pytest.mark.parametrize(("start", "kept"), [("slurm", 1), ("local", 0)])
+def test_another_host_of_the_same_kind_counts_in_a_job_only(
+    start: str, kept: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.delenv("SLURM_JOB_ID", raising=False)
+    runs = [make_run(launcher=start)]
+
+    def sweep_on(host: str, job: str) -> list[session.Outcome]:
+        cluster = {"launcher": "slurm", "job": job, "nodes": host} if start == "slurm" else None
+        here_is(monkeypatch, make_environment(host=host, cluster=cluster))
+        return session.sweep(runs, tmp_path, FakeLauncher(), lambda *_: None, lambda *_: None, True)
+
+    assert [outcome.kept for outcome in sweep_on("h1", "1")] == [0]
+    assert [outcome.kept for outcome in sweep_on("h2", "2")] == [kept]
+
+
+@pytest.mark.parametrize("kind", ["cancelled", "time_limit", "preempted", "node_failed"])
+def test_what_slurm_ended_is_gone_on_with(kind: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def script(run: RunSpec, index: int) -> LaunchRecord:
+        if index == 1:
+            raise Stopped(kind, "Job 1 was ended")
+        return succeed(run, index)
+
+    monkeypatch.setattr(FakeLauncher, "script", script)
+    with pytest.raises(session.Interrupted) as ended:
+        sweep(tmp_path, resume=False)
+    error = ended.value.record.error
+    assert error is not None
+    assert (error.kind, error.message) == (kind, "Job 1 was ended in launch 2 of 2.")
+    monkeypatch.setattr(FakeLauncher, "script", succeed)
+    assert [outcome.kept for outcome in sweep(tmp_path, resume=True)] == [1, 0]

@@ -16,7 +16,7 @@ from suite.launchers.base import Stopped
 from suite.launchers.slurm_commands import JobState, SlurmError
 from suite.session import Outcome
 from suite.store import open_run
-from suite.submission import JOB, TOLD, Request, SubmittedJob, sbatch_options, sweep
+from suite.submission import JOB, LOG, TOLD, Request, SubmittedJob, sbatch_options, sweep
 from tests.helpers.records import make_environment, make_launch, make_run
 
 RUNS = [
@@ -129,6 +129,21 @@ def test_what_a_job_did_not_come_to(following: Any) -> None:
     assert "--resume" in error.remedy
     assert "--slurm-time" in error.remedy
     assert told[-1] == (1, "time_limit")
+
+
+def test_a_job_that_breaks_down(following: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    slurm = FakeSlurm(["RUNNING", "FAILED"], finishes=0)
+
+    def break_down() -> None:
+        (slurm.folder / LOG).write_text("Traceback\nModuleNotFoundError: No module named 'suite'\n\n")
+        (slurm.folder / TOLD).write_text('{"end": true}\n')
+
+    monkeypatch.setattr(slurm, "_run", break_down)
+    outcomes, _ = following(slurm)
+    error = outcomes[0].error
+    assert error.kind == "launch_failed"
+    assert "No module named 'suite'" in error.message
+    assert error.log == str(slurm.folder / LOG)
 
 
 def test_one_job_for_each_run_never_beside_each_other(following: Any) -> None:

@@ -15,6 +15,7 @@ import pytest
 from suite import store
 from suite.cli.main import execute
 from suite.memory import SINCE_RESET
+from suite.memory_categories import CATEGORIES, LASTING
 from tests.suite.cli.conftest import Done
 
 ROOT = Path(store.__file__).parents[1]
@@ -51,6 +52,7 @@ def test_a_sweep_puts_2d_beside_torchrecs_1d_and_a_reproduction_agrees(real, tmp
 
     for run in (one, two):
         check_components(run, real, tmp_path)
+        check_memory(run, real, tmp_path)
 
     again = real("reproduce", two["run_id"], *options)
     assert again.code == 0, again.err
@@ -58,6 +60,20 @@ def test_a_sweep_puts_2d_beside_torchrecs_1d_and_a_reproduction_agrees(real, tmp
     for name in ("bytes", "wire_bytes", "calls", "memory.embedding_weights", "auc", "log_loss"):
         assert verdicts[name] == "equivalent", again.document
     assert again.document["run"]["record"] != two["record"]
+
+
+def check_memory(run: Any, real: Any, runs: Path) -> None:
+    """Of every rank: what lasts is what the implementation says, and all of it is modelled well."""
+    record = store.load(run["run_id"], runs)
+    document = real("trace", run["run_id"], "--runs", str(runs), "--json").document["memory"]
+    for rank in record.launches[0].ranks:
+        found = document["ranks"][str(rank.rank)]
+        assert {c: found["at_peak"][c] for c in LASTING} == {c: getattr(rank.memory, c) for c in LASTING}
+        assert sum(found["at_peak"].values()) == found["allocated_peak"] < rank.memory.process
+        # As in tests/profiles/test_memory.py; here lasts most of it.
+        assert found["modelled"]["allocated_peak"] == pytest.approx(found["allocated_peak"], rel=0.1)
+    assert run["memory"]["allocated_peak"] == max(of["allocated_peak"] for of in document["ranks"].values())
+    assert None not in (run["memory"][category] for category in CATEGORIES)
 
 
 def check_components(run: Any, real: Any, runs: Path) -> None:

@@ -16,6 +16,7 @@ from suite.launchers.deadlines import SETTLE_S, STACK_S, STALL_MARGIN_S, TERMINA
 from suite.launchers.rank_process import RankProcess, RankStatus
 from suite.launchers.supervisor import end, supervise
 from tests.helpers.leftovers import MARK, marked
+from tests.helpers.light_rank import GROUP
 
 #: For the ranks to start and, once ended, to go; on an idle machine 0.5 s.
 SOON_S = 4.0
@@ -135,3 +136,30 @@ def test_an_error_of_the_progress_display_leaves_no_rank(supervised: Supervised)
 
     with pytest.raises(BrokenPipeError):
         supervised("wait", "wait", on_progress=broken)
+
+
+@pytest.fixture
+def small_group(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A control group of 64 MB for the rank that is to exhaust it."""
+    first = Path("/sys/fs/cgroup/cgroup.controllers").exists()
+    top = Path("/sys/fs/cgroup") if first else Path("/sys/fs/cgroup/memory")
+    group = top / f"sparse2d-test-{uuid.uuid4().hex[:8]}"
+    try:
+        group.mkdir()
+    except OSError as error:
+        pytest.skip(f"no control group can be made here: {error}")
+    try:
+        (group / ("memory.max" if first else "memory.limit_in_bytes")).write_text(str(2**26))
+    except OSError as error:
+        group.rmdir()
+        pytest.skip(f"no memory limit can be set here: {error}")
+    monkeypatch.setenv(GROUP, str(group))
+    yield group
+    group.rmdir()
+
+
+def test_a_rank_that_its_control_group_kills(supervised: Supervised, small_group: Path) -> None:
+    error = supervised("wait", "exhaust_its_group")
+    assert error is not None
+    assert (error.kind, error.rank) == ("rank_killed", 1)
+    assert "SIGKILL, possibly out of memory: its control group reached its limit (1 killed" in error.message

@@ -80,6 +80,20 @@ def test_exit_code_0_without_output(launched: Launched) -> None:
     assert (error.kind, error.rank) == ("rank_exited", 1)
 
 
+def test_a_rank_that_is_stopped(launched: Launched) -> None:
+    error = launched("wait", "stop").error
+    assert error is not None
+    assert (error.kind, error.rank) == ("rank_stalled", 1)
+    assert f"Rank 1 on {os.uname().nodename} is stopped" in error.message
+
+
+def test_a_rank_that_never_comes_back(launched: Launched, tmp_path: Path) -> None:
+    error = launched("lose_connection_first_then_wait", "wait").error
+    assert error is not None
+    assert (error.kind, error.rank) == ("rank_stalled", 1)
+    assert "light_rank.py" in (tmp_path / "logs/launch0/rank1.log").read_text(), "its stack is in its log"
+
+
 def test_what_a_rank_started_is_ended_too(launched: Launched) -> None:
     error = launched("have_a_child", "fail_later").error  # the mark's fixture looks for what is left
     assert error is not None
@@ -121,6 +135,21 @@ def test_a_task_that_never_calls(launched: Launched, monkeypatch: pytest.MonkeyP
     assert error is not None
     assert (error.kind, error.rank) == ("launch_failed", 1)
     assert "Rank 1 did not start: it was left out" in error.message
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="it takes root to have another file system")
+def test_a_host_that_does_not_share_the_folder(
+    launched: Launched, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    if subprocess.run(["unshare", "-m", "mount", "-t", "tmpfs", "none", "/mnt"], check=False).returncode:
+        pytest.skip("nothing can be mounted here")
+    monkeypatch.setattr(LightTasks, "blind", (1,))
+    begin = time.monotonic()
+    error = launched("wait", "wait").error
+    assert error is not None
+    assert (error.kind, error.field, error.rank) == ("environment", "runs", 1)
+    assert f"does not see {tmp_path}" in error.message
+    assert time.monotonic() - begin < 15
 
 
 def test_hosts_that_are_not_those_of_the_layout(launched: Launched) -> None:

@@ -157,7 +157,7 @@ def _measured(
     session: Session, configuration: Configuration, document: Mapping[str, Any], error: str | None
 ) -> Measured:
     layout = configuration.layout
-    record = None if document.get("record") is None else (Path.cwd() / document["record"]).resolve()
+    record = None if document.get("record") is None else ROOT / _from_root(document["record"])
     metrics: dict[str, list[float]] = {}
     flags: tuple[str, ...] = ()
     if record is not None:
@@ -176,7 +176,7 @@ def _measured(
         placement=layout.placement,
         sync_interval=layout.sync_interval,
         dirty=session.dirty,
-        record=None if record is None else os.path.relpath(record, ROOT),
+        record=None if record is None else _from_root(document["record"]),
         flags=flags,
         error=error,
         metrics={name: values for name, values in metrics.items() if values},
@@ -234,6 +234,11 @@ def _in_words(document: Mapping[str, Any]) -> str:
     error = document.get("error") or {}
     rank = "" if error.get("rank") is None else f" on rank {error['rank']}"
     about = "" if error.get("field") is None else f" {error['field']} = {error.get('value')!r}:"
-    parts = [f"{error.get('kind')}{rank}:{about} {error.get('message')}", error.get("remedy")]
-    parts += [f"{name}: {path}" for name in ("log",) if (path := error.get(name))]
+    log = None if error.get("log") is None else f"Log: {_from_root(error['log'])}"
+    parts = (f"{error.get('kind')}{rank}:{about} {error.get('message')}", error.get("remedy"), log)
     return " ".join(part for part in parts if part)
+
+
+def _from_root(path: str) -> str:
+    """A path of a document, which is from the working folder: one of asv's that is soon deleted."""
+    return os.path.relpath(Path(path).resolve(), ROOT)

@@ -163,7 +163,7 @@ def test_one_that_failed_says_why_and_is_not_run_again(program):
         with pytest.raises(ConfigurationFailed) as caught:
             measured(session(), SMOKE)
         assert "smoke, strong scaling, T=2, 1D baseline_1d" in str(caught.value)
-        assert "rank_raised on rank 1: told to. Do not. log: runs/x/rank1.log" in str(caught.value)
+        assert "rank_raised on rank 1: told to. Do not. Log: runs/x/rank1.log" in str(caught.value)
     assert len(calls()) == 1
     assert records.read(COMMIT)[str(SMOKE)].error is not None
 
