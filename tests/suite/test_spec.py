@@ -20,6 +20,7 @@ HASHES = {
     "dlrm_small": "d32b374e872a3feb",
     "lm_vocabulary": "ea9bc4bc4545c86b",
     "movielens_100k": "c57b84fc0fc2148c",
+    "network_bound": "7ea7ac4b199a76e8",
     "planted_clicks": "8d46d9cc4b742743",
     "smoke": "8fe492026404c49f",
 }

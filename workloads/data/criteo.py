@@ -155,7 +155,7 @@ class Criteo(DataSource):
         total, window = int(self._ends[-1]), self._options.shuffle_window
         epoch, position = np.divmod(np.arange(start, stop), total)
         number, place = np.divmod(position, window)
-        for e, w in {(int(e), int(w)) for e, w in zip(epoch, number, strict=True)}:
+        for e, w in np.unique(np.stack([epoch, number]), axis=1).T.tolist():
             inside = (epoch == e) & (number == w)
             order = _window_order(self._seed, e, w, min(window, total - w * window))
             position[inside] = w * window + order[place[inside]]
