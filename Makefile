@@ -52,8 +52,9 @@ bench-overhead: setup
 microbench: setup
 	$(BIN)/python -m pytest benchmarks/micro --benchmark-autosave --benchmark-compare
 
+# Two files of tests at a time: many wait for ranks to start, or to be given up.
 test: setup lint gate
-	$(BIN)/python -m pytest -m 'not slow'
+	$(BIN)/python -m pytest -m 'not slow' -n 2 --dist loadfile
 
 # This project's own deterministic figures and a quick parity, against expected values. RENEW=--renew writes them.
 gate: setup

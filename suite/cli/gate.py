@@ -28,7 +28,8 @@ from suite.gate.saved import configurations
 from suite.metrics import METRICS
 
 PLAN = Path("ci/quick.toml")
-EXPECTED = Path("ci/expected.json")
+#: The expected values of a repository and the plan that they are of, where they lie as they do in this one.
+EXPECTED, EXPECTED_PLAN = Path("ci/expected.json"), Path("ci/self.toml")
 
 
 @verb("gate")
@@ -157,7 +158,8 @@ def gate(
         return _renewed(request, tell)
     outcome = run_gate(request, tell)
     title = "Gate" if not outcome.commits else f"Gate of {outcome.commits['head'].name}"
-    footer = _footer(outcome, plan, expected or EXPECTED)
+    renewing = renew_command(EXPECTED_PLAN, EXPECTED) if expected is None else renew_command(plan, expected)
+    footer = _footer(outcome, renewing, against_base=expected is None)
     texts = {"gate.md": markdown(outcome.gate, title, footer), "junit.xml": junit(outcome.gate)}
     for text, given in zip(texts.values(), (markdown_file, junit_file), strict=True):
         if given is not None:
@@ -172,7 +174,7 @@ def gate(
             out.print(line, markup=False, soft_wrap=True)
 
     return Result(
-        _body(outcome) | {"renew": renew_command(plan, expected or EXPECTED)},
+        _body(outcome) | {"renew": renewing},
         show,
         exit_code=VERDICT_FAILED if outcome.gate.status == "fail" else 0,
     )
@@ -229,6 +231,15 @@ def _consistent(request: Request, renew: bool) -> None:
         )
     if renew and request.expected is None:
         raise ConfigError("renew", None, "no file is named.", f"Name it with --expected, such as {EXPECTED}.")
+    plan = request.plan.parity
+    if "parity" in request.parts and request.implementation is not None and plan and not plan.world_size:
+        raise ConfigError(
+            "parity.world_size",
+            None,
+            "without it parity is of virtual groups, which train the suite's own model and not "
+            f"{request.implementation}.",
+            "Set it in the plan, or leave the part out with --parts.",
+        )
     if not request.repo.is_dir():
         raise ConfigError("repo", str(request.repo), "there is no such folder.", "Check the path.")
 
@@ -262,21 +273,21 @@ def _calibrated(plan: GatePlan, folder: Path) -> Result:
     )
 
 
-def _footer(outcome: Outcome, plan: Path, expected: Path) -> list[str]:
+def _footer(outcome: Outcome, renewing: str, against_base: bool) -> list[str]:
     """Which commits, where everything is, and how a change that is meant is claimed."""
     lines = [f"{side}: {commit.name} ({commit.sha[:12]})" for side, commit in outcome.commits.items()]
     if nodes := os.environ.get("SLURM_JOB_NODELIST"):
         lines.append(f"nodes: {nodes}")
     if outcome.folder is not None:
         lines.append(f"Records and logs: {relative(outcome.folder)}")
-    rows = outcome.gate.findings
-    if any(row.verdict == "better" for row in rows) and (not outcome.commits or expected.is_file()):
-        lines.append(f"Better than expected. To renew the expected values: {renew_command(plan, expected)}")
-    meant = sorted({row.name for row in rows if row.status == "fail" and row.name in METRICS})
-    if meant and outcome.commits:
-        lines.append(f"If a change is meant, claim it: --accept {','.join(meant)}")
-    elif meant and not any(row.verdict == "better" for row in rows):
-        lines.append(f"If the change is meant: {renew_command(plan, expected)}")
+    rows = [row for row in outcome.gate.findings if row.name in METRICS]
+    if any(row.verdict == "better" and METRICS[row.name].deterministic for row in rows):
+        lines.append(f"An improvement. Claim it by renewing the expected values: {renewing}")
+    meant = sorted({row.name for row in rows if row.status == "fail" and row.verdict != "better"})
+    if meant and against_base:
+        lines.append(f"If the change is meant, claim it: --accept {','.join(meant)}")
+    elif meant:
+        lines.append(f"If the change is meant: {renewing}")
     return lines
 
 

@@ -24,6 +24,7 @@ def show_gate(gate: Gate, console: Console) -> None:
             # Deterministic figures that are equal have nothing to show.
             shown = [row for row in rows if row.verdict != "equivalent" or row.low is not None]
             made = table(configuration, "base", "head", "ratio", "verdict", "")
+            made.columns[0].overflow = "fold"
             for row in shown:
                 verdict = f"[{COLOURS[row.verdict]}]{row.verdict}[/]"
                 status = "" if row.status == "pass" else f"[{_STATUS[row.status]}]{row.status}[/]"
@@ -48,11 +49,12 @@ def show_gate(gate: Gate, console: Console) -> None:
 
 def show_calibration(found: Calibration, console: Console) -> None:
     """What a gate can see here, and the margins as a plan takes them."""
-    made = table("configuration", "metric", "spread", "A/A margin", "seen 9 of 10", left=2)
-    for sight in found.sights:
-        seen = ABSENT if sight.smallest is None else f"{sight.smallest:.0%}"
-        made.add_row(sight.configuration, sight.name, f"{sight.spread:.1%}", f"{sight.margin:.1%}", seen)
-    console.print(made)
+    for configuration, sights in groupby(found.sights, key=lambda sight: sight.configuration):
+        made = table(configuration, "spread", "A/A margin", "seen 9 of 10")
+        for sight in sights:
+            seen = ABSENT if sight.smallest is None else f"{sight.smallest:.0%}"
+            made.add_row(sight.name, f"{sight.spread:.1%}", f"{sight.margin:.1%}", seen)
+        console.print(made)
     console.print(
         f"{found.gates} gates drawn from {found.launches} launches: {found.false_alarms:.2%} false alarms, "
         f"{found.second_looks:.1%} looked twice.",

@@ -36,6 +36,7 @@ def _rank_body(memory: MemoryRecord, profile: MemoryProfile, model: Modelled) ->
         "peak_component": profile.peak_component,
         "at_peak": dict(profile.at_peak),
         "largest": dict(profile.largest),
+        "unseen_frees": profile.unseen_frees,
         "by_component": {c: sum(held.values()) for c, held in profile.by_component.items()},
         "process": memory.process,
         "process_source": memory.process_source,

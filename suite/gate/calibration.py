@@ -83,22 +83,11 @@ class Calibration(Frozen):
 
 
 def values_of(name: str, side: Side, plan: RegressionPlan) -> dict[str, list[float]]:
-    """The noisy metrics that a gate would judge in these launches.
-
-    Raises:
-        ConfigError: fewer launches than one gate takes.
-    """
-    found = {
+    """The noisy metrics that a gate would judge in these launches."""
+    return {
         metric.name: [value for record in side.records for value in metric.values(record)]
         for metric in judged_noisy(Pair(name, side, side), plan)
     }
-    needed = 2 * (plan.launches + plan.fresh_launches)
-    count = min((len(values) for values in found.values()), default=0)
-    if count < needed:
-        raise ConfigError(
-            "calibrate", name, f"{count} launches, and one gate deals out {needed}.", "Record twice as many."
-        )
-    return found
 
 
 def calibrate(
@@ -111,13 +100,12 @@ def calibrate(
         plan: margins and launches of the gate.
         gates: how many are drawn for the false alarms; a fifth of it for each slowdown.
         seed: of the drawing.
+
+    Raises:
+        ConfigError: fewer launches than one gate may take.
     """
+    alarms, seconds = draw_gates(configurations, plan, gates, seed)
     draw = random.Random(seed)
-    alarms = seconds = 0
-    for _ in range(gates):
-        worse, looked = _gate(configurations, plan, draw)
-        alarms += bool(worse)
-        seconds += looked
     sights = [
         Sight(
             configuration=configuration,
@@ -136,6 +124,34 @@ def calibrate(
         second_looks=seconds / gates,
         sights=tuple(sights),
     )
+
+
+def draw_gates(
+    configurations: Mapping[str, Values], plan: RegressionPlan, gates: int, seed: int = 0
+) -> tuple[int, int]:
+    """How many of so many gates of A against A called anything worse, and how many looked twice.
+
+    Raises:
+        ConfigError: fewer launches than one gate may take.
+    """
+    judged = sum(len(values) for values in configurations.values())
+    needed = 2 * (plan.launches + _fresh(judged, plan))
+    for name, values in configurations.items():
+        count = min((len(of_launches) for of_launches in values.values()), default=0)
+        if count < needed:
+            raise ConfigError(
+                "calibrate",
+                name,
+                f"{count} launches, and one gate deals out up to {needed}.",
+                "Record more: sparse2d run --launches N.",
+            )
+    draw = random.Random(seed)
+    alarms = seconds = 0
+    for _ in range(gates):
+        worse, looked = _gate(configurations, plan, draw)
+        alarms += bool(worse)
+        seconds += looked
+    return alarms, seconds
 
 
 def _gate(
@@ -197,8 +213,7 @@ def _margin(values: Sequence[float], launches: int, draw: random.Random, draws: 
 def _hands(
     values: Sequence[float], order: Sequence[int], start: int, count: int
 ) -> tuple[list[float], list[float]]:
-    """The next ``count`` launches for base and as many for head; what is left, where that is less."""
-    count = min(count, (len(order) - start) // 2)
+    """The next ``count`` launches for base and as many for head."""
     mine = [values[place] for place in order[start : start + 2 * count]]
     return mine[:count], mine[count:]
 

@@ -9,13 +9,14 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import ValidationError
 
-from suite.errors import ConfigError
+from suite.errors import ConfigError, ErrorReport
 from suite.files import write_whole
 from suite.gate.findings import Finding, finding, unmeasured
+from suite.gate.parity import ARMS, PARITY_METRICS
 from suite.gate.plan import ExpectedPlan
 from suite.gate.regression import DETERMINISTIC, Side
 from suite.metrics import METRICS
@@ -30,11 +31,19 @@ class ExpectedConfiguration(Frozen):
     metrics: dict[str, float]
 
 
+class ExpectedParity(Frozen):
+    """Quality of both arms of ``sparse2d parity``, metric by metric, one value a seed."""
+
+    seeds: tuple[int, ...]
+    arms: dict[str, dict[str, tuple[float, ...]]]
+
+
 class Expected(Frozen):
     """The whole file."""
 
     schema_version: Literal[1] = 1
     configurations: dict[str, ExpectedConfiguration]
+    parity: ExpectedParity | None = None
 
 
 def load_expected(path: Path) -> Expected:
@@ -68,12 +77,16 @@ def load_expected(path: Path) -> Expected:
     return expected
 
 
-def expected_of(sides: Mapping[str, Side]) -> Expected:
-    """What these records came to, as expected values.
+def expected_of(sides: Mapping[str, Side], parity: Mapping[str, Any] | ErrorReport | None) -> Expected:
+    """What these records, and this document of ``sparse2d parity``, came to, as expected values.
 
     Raises:
-        ConfigError: a configuration did not run: nothing can be expected of it.
+        ConfigError: one of them did not run: nothing can be expected of it.
     """
+    if isinstance(parity, ErrorReport):
+        raise ConfigError(
+            "renew", "parity", f"it did not run: {parity.message}", "Mend it first; nothing was written."
+        )
     configurations = {}
     for name, side in sides.items():
         if not side.records or side.failures:
@@ -82,7 +95,7 @@ def expected_of(sides: Mapping[str, Side]) -> Expected:
         configurations[name] = ExpectedConfiguration(
             spec_hash=side.records[0].spec_hash, metrics=_figures(side)
         )
-    return Expected(configurations=configurations)
+    return Expected(configurations=configurations, parity=None if parity is None else _arms(parity))
 
 
 def save_expected(expected: Expected, path: Path) -> None:
@@ -141,6 +154,42 @@ def judge_expected(expected: Expected, sides: Mapping[str, Side], plan: Expected
                 else:
                     add(name, metric, _against(known.metrics[metric], figures[metric], metric, plan))
     return rows
+
+
+def judge_expected_parity(expected: Expected, parity: Mapping[str, Any], plan: ExpectedPlan) -> list[Finding]:
+    """Both arms of ``sparse2d parity`` against what is expected of them: the seed that differs most."""
+    found = _arms(parity)
+    if expected.parity is None or expected.parity.seeds != found.seeds:
+        why = "no seeds are expected" if expected.parity is None else f"expected of {expected.parity.seeds}"
+        judged = unmeasured("did_not_run", f"{why}, and trained were {found.seeds}.")
+        return [finding("parity", "expected", "seeds", "", "lower", judged, plan.policy, special="missing")]
+    rows = []
+    for arm, metrics in found.arms.items():
+        for metric, values in metrics.items():
+            pairs = zip(expected.parity.arms[arm][metric], values, strict=True)
+            known, value = max(pairs, key=lambda pair: abs(pair[1] - pair[0]))
+            rows.append(
+                finding(
+                    "parity",
+                    f"{arm}, expected",
+                    metric,
+                    METRICS[metric].unit,
+                    METRICS[metric].direction,
+                    _against(known, value, metric, plan),
+                    plan.policy,
+                )
+            )
+    return rows
+
+
+def _arms(parity: Mapping[str, Any]) -> ExpectedParity:
+    return ExpectedParity(
+        seeds=tuple(parity["seeds"]),
+        arms={
+            arm: {metric: tuple(parity["arms"][arm][metric]["per_seed"]) for metric in PARITY_METRICS}
+            for arm in ARMS
+        },
+    )
 
 
 def _figures(side: Side) -> dict[str, float]:

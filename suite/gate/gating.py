@@ -13,9 +13,9 @@ from typing import Any
 from suite.environment import available_cores
 from suite.errors import ConfigError, ErrorReport
 from suite.gate import parity, scaling
-from suite.gate.expected import Expected, expected_of, judge_expected, load_expected
+from suite.gate.expected import Expected, expected_of, judge_expected, judge_expected_parity, load_expected
 from suite.gate.findings import Finding, Gate, Part, PartName, make_gate, make_part
-from suite.gate.measuring import Measured, Tell, interleaved_on, measure, refuse_unlike
+from suite.gate.measuring import Measured, Tell, interleaved_on, measure, refuse_unlike, trace_again
 from suite.gate.plan import Configuration, GatePlan, ParityPlan, ScalingPlan
 from suite.gate.regression import Side, judge, notes
 from suite.gate.repository import Commit, refuse_dirty, resolve, top_of, worktrees
@@ -110,7 +110,10 @@ def run_gate(request: Request, tell: Tell) -> Outcome:
                 request.accepted,
                 request.allow_stack,
             )
-            parts.append(make_part("regression", measured.rows, plan.policy, measured.notes))
+            traces = trace_again(
+                base, head, _configurations(request), measured.rows, request.extra, folder, tell
+            )
+            parts.append(make_part("regression", measured.rows, plan.policy, [*measured.notes, *traces]))
         parts += _others(request, head, base, folder, tell)
     return Outcome(make_gate(parts), commits, folder, measured)
 
@@ -122,7 +125,10 @@ def current_values(request: Request, tell: Tell) -> Expected:
         ConfigError: a configuration does not run.
     """
     folder = new_folder(request.runs)
-    return expected_of(_once(request, _place(request, "head", request.repo, folder, tell), folder, tell))
+    head = _place(request, "head", request.repo, folder, tell)
+    plan = request.plan.parity
+    virtual = None if plan is None or plan.world_size is not None else _lab(plan, head, folder, tell)
+    return expected_of(_once(request, head, folder, tell), virtual)
 
 
 def new_folder(runs: Path) -> Path:
@@ -149,8 +155,25 @@ def _against_expected(request: Request, expected: Expected, tell: Tell) -> Outco
         plan = request.plan.expected
         sides = _once(request, head, folder, tell)
         parts.append(make_part("regression", judge_expected(expected, sides, plan), plan.policy))
-    parts += _others(request, head, None, folder, tell)
+    if "scaling" in request.parts:
+        assert request.plan.scaling is not None
+        parts.append(_scaling(request, request.plan.scaling, head, folder, tell))
+    if "parity" in request.parts:
+        assert request.plan.parity is not None
+        parts.append(_expected_parity(request, request.plan.parity, expected, head, folder, tell))
     return Outcome(make_gate(parts), {}, folder)
+
+
+def _expected_parity(
+    request: Request, plan: ParityPlan, expected: Expected, head: Place, folder: Path, tell: Tell
+) -> Part:
+    if plan.world_size is not None:
+        return make_part("parity", _real_parity(request, plan, head, None, folder, tell), plan.policy)
+    document = _lab(plan, head, folder, tell)
+    rows = parity.judge_virtual(plan, document, None)
+    if not isinstance(document, ErrorReport):
+        rows += judge_expected_parity(expected, document, request.plan.expected)
+    return make_part("parity", rows, plan.policy)
 
 
 def _once(request: Request, head: Place, folder: Path, tell: Tell) -> dict[str, Side]:
@@ -168,10 +191,16 @@ def _saved(request: Request, base: Path, head: Path) -> Gate:
         rows, _ = judge(pairs, plan, request.accepted, request.allow_stack, may_rerun=False)
         parts.append(make_part("regression", rows, plan.policy, notes(pairs)))
     if "scaling" in request.parts:
-        found = {_point(record).name: pair.head for pair in pairs for record in pair.head.records[:1]}
-        assert request.plan.scaling is not None
-        rows = scaling.judge(request.plan.scaling, found, {})
-        parts.append(make_part("scaling", rows, request.plan.scaling.policy))
+        thresholds = request.plan.scaling
+        assert thresholds is not None
+        found = {
+            _point(record).name: pair.head
+            for pair in pairs
+            for record in pair.head.records[:1]
+            if record.run.workload.name == thresholds.workload
+        }
+        rows = scaling.judge(thresholds, found, {})
+        parts.append(make_part("scaling", rows, thresholds.policy))
     if "parity" in request.parts:
         assert request.plan.parity is not None
         parts.append(
@@ -231,14 +260,18 @@ def _scaling(request: Request, plan: ScalingPlan, head: Place, folder: Path, tel
 def _virtual_parity(
     _request: Request, plan: ParityPlan, head: Place, base: Place | None, folder: Path, tell: Tell
 ) -> list[Finding]:
-    documents: dict[str, dict[str, Any] | ErrorReport] = {}
-    for place in filter(None, (base, head)):
-        tell(f"parity of {place.name}: {plan.workload}, {plan.seeds} seeds")
-        logs = folder / "logs" / f"parity-{place.name}"
-        code, document = place.sparse2d([*parity.virtual_arguments(plan), "--runs", str(place.runs)], logs)
-        whole = code in (0, 1) and document is not None and "checks" in document
-        documents[place.name] = document if whole and document else failure(code, document, logs / "stderr")
+    documents = {place.name: _lab(plan, place, folder, tell) for place in (base, head) if place is not None}
     return parity.judge_virtual(plan, documents["head"], documents.get("base"))
+
+
+def _lab(plan: ParityPlan, place: Place, folder: Path, tell: Tell) -> dict[str, Any] | ErrorReport:
+    """The document of ``sparse2d parity`` of one side, or why there is none."""
+    tell(f"parity of {place.name}: {plan.workload}, {plan.seeds} seeds")
+    logs = folder / "logs" / f"parity-{place.name}"
+    code, document = place.sparse2d([*parity.virtual_arguments(plan), "--runs", str(place.runs)], logs)
+    if code in (0, 1) and document is not None and "checks" in document:
+        return document
+    return failure(code, document, logs / "stderr")
 
 
 def _real_parity(

@@ -89,6 +89,36 @@ def measure(
     return Measured(rows, pairs, fresh, suspects, notes([*pairs, *fresh]))
 
 
+def trace_again(
+    base: Place,
+    head: Place,
+    configurations: Sequence[Configuration],
+    rows: Sequence[Finding],
+    extra: Sequence[str],
+    folder: Path,
+    tell: Tell,
+) -> list[str]:
+    """One more launch a side, its slowest rank's trace kept, of each configuration whose time got worse.
+
+    Returns:
+        Where the traces are, a line a record.
+    """
+    slower = {row.configuration for row in rows if row.verdict == "worse" and row.unit == "ms"}
+    traced = [
+        configuration.model_copy(update={"options": (*configuration.options, "--trace", "slowest")})
+        for configuration in configurations
+        if configuration.name in slower
+    ]
+    pairs = interleaved(base, head, traced, 1, extra, folder / "logs" / "traced", tell)
+    return [
+        f"{pair.configuration}: trace of {name}: {place.runs.name}/{record.run.workload.name}/"
+        f"{record.spec_hash}/{record.run_id}/trace"
+        for pair in pairs
+        for name, place, side in (("base", base, pair.base), ("head", head, pair.head))
+        for record in side.records
+    ]
+
+
 def interleaved(
     base: Place,
     head: Place,

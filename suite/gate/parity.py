@@ -12,8 +12,9 @@ from suite.gate.regression import Side
 from suite.metrics import METRICS
 from suite.statistics import Judgement, judge_exact, judge_paired
 
-_ARMS = {"baseline": "1D", "candidate": "2D"}
-_METRICS = ("auc", "normalized_entropy")
+#: The arms of ``sparse2d parity``, and what they train in.
+ARMS = {"baseline": "1D", "candidate": "2D"}
+PARITY_METRICS = ("auc", "normalized_entropy")
 
 
 def virtual_arguments(plan: ParityPlan) -> list[str]:
@@ -60,8 +61,8 @@ def judge_virtual(
         judged = unmeasured("did_not_run", f"base: {base.message}")
         return [*rows, _row(plan, "head against base", "auc", judged)]
     margins = {check["metric"]: check["margin"] for check in head["checks"]}
-    for arm, label in _ARMS.items():
-        for metric in _METRICS:
+    for arm, label in ARMS.items():
+        for metric in PARITY_METRICS:
             one, other = (
                 dict(zip(document["seeds"], document["arms"][arm][metric]["per_seed"], strict=True))
                 for document in (base, head)

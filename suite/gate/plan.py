@@ -57,9 +57,12 @@ class Configuration(Frozen):
 
 
 class RegressionPlan(Frozen):
-    """Base against head. ``launches`` a side for the first look, ``fresh_launches`` for the second."""
+    """Base against head. ``launches`` a side for the first look, ``fresh_launches`` for the second.
 
-    launches: Annotated[int, Field(strict=True, ge=3, le=100)] = 5
+    With fewer than three launches no noisy metric can look different: only what is deterministic is judged.
+    """
+
+    launches: Annotated[int, Field(strict=True, ge=1, le=100)] = 5
     fresh_launches: Annotated[int, Field(strict=True, ge=5, le=100)] = 6
     #: Share of a metric that does not matter, by its name; others have the metric's own.
     margins: dict[str, Margin] = Field(default_factory=dict)
@@ -114,7 +117,7 @@ class Threshold(Frozen):
     scaling: Literal["weak", "strong"]
     world_size: Positive
     replica_groups: Positive = 1
-    #: Samples a second and rank, over those of the smallest world size in 1D.
+    #: Samples a second and rank, over those of 1D at the plan's reference world size.
     efficiency: Annotated[float, Field(gt=0)] | None = None
     #: Samples a second over those of 1D at the same world size.
     of_1d: Annotated[float, Field(gt=0)] | None = None
@@ -133,6 +136,8 @@ class ScalingPlan(Frozen):
 
     workload: str
     launches: Annotated[int, Field(strict=True, ge=3, le=100)] = 5
+    #: World size that efficiencies are relative to.
+    reference: Positive = 1
     options: tuple[str, ...] = ()
     thresholds: Annotated[tuple[Threshold, ...], Field(min_length=1)]
     policy: Policy = Policy()

@@ -21,9 +21,17 @@ def pairs_of(base: Path, head: Path) -> list[Pair]:
     the same, whatever their seeds. The workload's hash may differ: that is for the verdict to say.
 
     Raises:
-        ConfigError: a folder without records, or a record that is not valid.
+        ConfigError: a folder without records, a record that is not valid, or a run that is in both.
     """
     sides = {"base_runs": configurations(base, "base_runs"), "head_runs": configurations(head, "head_runs")}
+    ids = [{record.run_id for side in of.values() for record in side.records} for of in sides.values()]
+    if both := sorted(ids[0] & ids[1]):
+        raise ConfigError(
+            "head_runs",
+            str(head),
+            f"{len(both)} of its runs are in base's folder, too, such as {both[0]}.",
+            "Name two folders with runs of their own.",
+        )
     names = list(dict.fromkeys(name for side in sides.values() for name in side))
     nothing = Side()
     return [

@@ -34,12 +34,6 @@ class Point:
         return f"{self.scaling} T={self.world_size} M={self.replica_groups}"
 
 
-def reference(plan: ScalingPlan, scaling: str) -> Point:
-    """What efficiencies are relative to: 1D at the smallest world size that has a threshold, or one rank."""
-    asked = [t.world_size for t in plan.thresholds if t.scaling == scaling and t.replica_groups == 1]
-    return Point(scaling, min([*asked, 1]), 1)
-
-
 def points(plan: ScalingPlan) -> list[Point]:
     """All that must be measured, each once: what has a threshold, and what that is compared with."""
     found: dict[Point, None] = {}
@@ -98,7 +92,7 @@ def _ratios(plan: ScalingPlan, threshold: Threshold) -> list[tuple[str, Point, P
     point = Point(threshold.scaling, threshold.world_size, threshold.replica_groups)
     found = []
     if threshold.efficiency is not None:
-        found.append(("efficiency", reference(plan, threshold.scaling), point))
+        found.append(("efficiency", Point(threshold.scaling, plan.reference, 1), point))
     if threshold.of_1d is not None:
         found.append(("of_1d", Point(point.scaling, point.world_size, 1), point))
     return found

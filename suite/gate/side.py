@@ -91,7 +91,10 @@ class Place:
         arguments = run_arguments(configuration, self.runs, extra)
         code, document = self.sparse2d(arguments, logs)
         if code == 0 and document is not None and document.get("record"):
-            return read(self.folder / document["record"])
+            try:
+                return read(self.folder / document["record"])
+            except ConfigError as error:  # of a schema that this harness does not read
+                return error.report
         return failure(code, document, logs / "stderr")
 
 

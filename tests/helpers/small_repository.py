@@ -14,12 +14,21 @@ from typing import Any
 from tests.helpers.records import make_launch, make_profile, make_record, with_profiles
 
 PROGRAM = """
-import json, os, pathlib, secrets, sys
+import json, os, pathlib, secrets, sys, time
 here = pathlib.Path(__file__).resolve().parents[2]
 told = json.loads((here / "told.json").read_text())
 options = dict(zip(sys.argv, sys.argv[1:]))
 if told.get("crash"):
     sys.exit(told["crash"])
+if told.get("hangs"):
+    time.sleep(600)
+if sys.argv[1] == "parity":
+    arm = {"mean": 0.75, "per_seed": [0.75 + told["auc"]] * 2}
+    check = {"margin": 0.001, "difference": {"mean": 0.0, "low": 0.0, "high": 0.0}, "reason": "Told."}
+    checks = [check | {"metric": m, "verdict": told["parity"]} for m in ("auc", "normalized_entropy")]
+    arms = {name: {c["metric"]: arm for c in checks} for name in ("baseline", "candidate")}
+    print(json.dumps({"metric": "auc", "checks": checks, "arms": arms, "seeds": [0, 1]}))
+    sys.exit(told["parity"] != "equivalent")
 if options["--replica-groups"] in told.get("fails_at", []):
     print(json.dumps({"error": {"kind": "rank_raised", "rank": 1, "message": "ValueError: told to"}}))
     sys.exit(3)
@@ -38,7 +47,13 @@ for rank in record["launches"][0]["ranks"]:
 (folder / "record.json").write_text(json.dumps(record))
 print(json.dumps({"record": os.path.relpath(folder / "record.json")}))
 """
-USUAL: dict[str, Any] = {"slower": 1.0, "more_memory": 0, "more_calls": 0}
+USUAL: dict[str, Any] = {
+    "slower": 1.0,
+    "more_memory": 0,
+    "more_calls": 0,
+    "parity": "equivalent",
+    "auc": 0.0,
+}
 
 
 def git(repo: Path, *arguments: str) -> str:

@@ -70,8 +70,10 @@ def check_memory(run: Any, real: Any, runs: Path) -> None:
         found = document["ranks"][str(rank.rank)]
         assert {c: found["at_peak"][c] for c in LASTING} == {c: getattr(rank.memory, c) for c in LASTING}
         assert sum(found["at_peak"].values()) == found["allocated_peak"] < rank.memory.process
-        # As in tests/profiles/test_memory.py; here lasts most of it.
-        assert found["modelled"]["allocated_peak"] == pytest.approx(found["allocated_peak"], rel=0.1)
+        # As in tests/profiles/test_memory.py. What was not seen to be freed is too much.
+        assert found["allocated_peak"] > 0.9 * found["modelled"]["allocated_peak"]
+        if not found["unseen_frees"]:
+            assert found["allocated_peak"] < 1.1 * found["modelled"]["allocated_peak"]
     assert run["memory"]["allocated_peak"] == max(of["allocated_peak"] for of in document["ranks"].values())
     assert None not in (run["memory"][category] for category in CATEGORIES)
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
+import sys
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -25,6 +28,22 @@ replica_groups = 2
 launches = 5
 fresh_launches = 5
 """
+PARITY = """
+schema_version = 1
+[parity]
+workload = "smoke"
+seeds = 2
+"""
+SCALING = """
+schema_version = 1
+[scaling]
+workload = "smoke"
+policy.did_not_run = "warn"
+[[scaling.thresholds]]
+scaling = "strong"
+world_size = 10000
+efficiency = 0.5
+"""
 BRANCHES = {
     "same": {},
     "slower": {"slower": 1.3},
@@ -32,6 +51,8 @@ BRANCHES = {
     "larger": {"more_memory": 64},
     "chatty": {"more_calls": 1},
     "broken": {"crash": 7},
+    "unlike_1d": {"parity": "inconclusive"},
+    "unlike_base": {"auc": 0.1},
     "crashes_in_2d": {"fails_at": ["2"]},
 }
 
@@ -79,6 +100,7 @@ def test_an_improvement_is_no_failure(cli, repository, plan):
     done = cli("gate", "--plan", str(plan), "--repo", str(repository), "--head", "faster", "--json")
     steps = [row for row in done.document["metrics"] if row["name"] == "step_ms"]
     assert done.code == 0
+    assert "--renew" in done.document["renew"]
     assert {row["verdict"] for row in steps} == {"better"}
 
 
@@ -127,6 +149,47 @@ def test_the_set_up_runs_in_both_checkouts_and_may_bring_an_interpreter(cli, rep
     assert (refused.code, refused.document["error"]["field"]) == (2, "python")
 
 
+@pytest.mark.parametrize(
+    ("branch", "failed"),
+    [
+        ("same", set()),
+        ("unlike_1d", {"2D M=4 against 1D"}),
+        ("broken", {"2D M=4 against 1D"}),
+        # Both figures of an arm move alike here, and so one of them for the worse.
+        ("unlike_base", {"1D, head against base", "2D, head against base"}),
+    ],
+)
+def test_parity_of_head_against_1d_and_against_base(cli, repository, plan, branch, failed):
+    plan.write_text(PARITY)
+    done = cli("gate", "--plan", str(plan), "--repo", str(repository), "--head", branch, "--json")
+    rows = done.document["metrics"]
+    assert {row["configuration"] for row in rows if row["status"] == "fail"} == failed
+    assert done.code == (1 if failed else 0)
+    against_base = {row["verdict"] for row in rows if row["configuration"] == "2D, head against base"}
+    if branch != "broken":
+        assert against_base == ({"better", "worse"} if branch == "unlike_base" else {"equivalent"})
+
+
+def test_parity_of_somebodys_implementation_needs_real_ranks(cli, repository, plan):
+    plan.write_text(PARITY)
+    common = ("gate", "--plan", str(plan), "--repo", str(repository), "--head", "same", "--json")
+    refused = cli(*common, "--implementation", "their.module:Class")
+    assert (refused.code, refused.document["error"]["field"]) == (2, "parity.world_size")
+    plan.write_text(PARITY + "world_size = 2\n")
+    done = cli(*common, "--implementation", "their.module:Class")
+    assert (done.code, done.document["verdict"]) == (0, "equivalent")
+
+
+def test_scaling_past_the_cores_of_a_machine_is_no_pass(cli, repository, plan):
+    plan.write_text(SCALING)
+    done = cli("gate", "--plan", str(plan), "--repo", str(repository), "--head", "same", "--json")
+    (row,) = done.document["metrics"]
+    assert (row["verdict"], row["status"]) == ("did_not_run", "warn")
+    assert "take turns" in row["reason"]
+    # Nothing else was judged.
+    assert (done.code, done.document["verdict"]) == (1, "did_not_run")
+
+
 def test_uncommitted_changes_are_refused(cli, repository, plan):
     (repository / "told.json").write_text("{}")
     try:
@@ -139,12 +202,29 @@ def test_uncommitted_changes_are_refused(cli, repository, plan):
         git(repository, "checkout", "--quiet", "told.json")
 
 
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
+def test_a_gate_that_is_ended_leaves_no_checkout(repository, plan, tmp_path, sent):
+    commit(repository, f"hangs_{sent.name}", {"hangs": True})
+    command = [sys.executable, "-m", "suite.cli.main", "gate", "--plan", str(plan), "--repo", str(repository)]
+    options = ["--head", f"hangs_{sent.name}", "--runs", str(tmp_path), "--json"]
+    root = Path(__file__).parents[3]
+    gate = subprocess.Popen([*command, *options], cwd=root, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert gate.stderr is not None
+    while b"head" not in (line := gate.stderr.readline()):
+        assert line, "it ended before head was run"
+    gate.send_signal(sent)
+    out, _ = gate.communicate(timeout=60)  # a guard against a hang
+    assert gate.returncode == 130
+    assert json.loads(out)["error"]["kind"] == "interrupted"
+    assert len(git(repository, "worktree", "list").splitlines()) == 1
+
+
 def save(folder: Path, **changes) -> None:
     for number in range(5):
         file = folder / str(number) / "record.json"
         file.parent.mkdir(parents=True)
         launch = make_launch(number, [10 + number / 100] * 2)
-        file.write_text(make_record([launch], run_id=f"r{number}", **changes).model_dump_json())
+        file.write_text(make_record([launch], run_id=f"{folder}-{number}", **changes).model_dump_json())
 
 
 def test_saved_records_are_judged_without_running(cli, plan):
@@ -173,13 +253,14 @@ def test_saved_records_are_judged_without_running(cli, plan):
         (["--base-runs", "empty"], "head_runs", "only one side"),
         (["--base-runs", "empty", "--head-runs", "other"], "base_runs", "no baseline yet"),
         (["--base-runs", "saved", "--head-runs", "empty"], "head_runs", "no record.json"),
+        (["--base-runs", "saved", "--head-runs", "saved"], "head_runs", "in base's folder, too"),
         (["--base-runs", "saved", "--head-runs", "broken"], "record", "not whole JSON"),
         (["--base-runs", "saved", "--head-runs", "stack"], "stack", "torch 2.13.0+cpu and 2.14"),
         (["--base-runs", "saved", "--head-runs", "machine"], "hardware", "the machines differ"),
         (["--expected", "nowhere.json"], "expected", "no baseline"),
         (["--expected", "typo.json"], "expected", "no deterministic metric 'byts'"),
         (["--renew"], "renew", "no file is named"),
-        (["--calibrate", "saved"], "calibrate", "one gate deals out 20"),
+        (["--calibrate", "saved"], "calibrate", "one gate deals out up to 20"),
     ],
 )
 def test_wrong_input_ends_before_anything_is_launched(cli, repository, plan, arguments, field, says):
@@ -222,6 +303,25 @@ def test_expected_values_are_kept_compared_and_renewed(cli, repository, plan):
         assert found.document["verdict"] == verdict
         assert {row["name"] for row in found.document["metrics"] if row["status"] == "fail"} == {metric}
         assert "--renew" in found.document["renew"]
+
+
+def test_quality_of_virtual_groups_is_expected_seed_by_seed(cli, repository, plan):
+    plan.write_text(PLAN + PARITY.replace("schema_version = 1", ""))
+    common = ("gate", "--plan", str(plan), "--repo", str(repository), "--expected", "expected.json", "--json")
+    assert cli(*common, "--renew").code == 0
+    assert cli(*common).code == 0
+    content = json.loads(Path("expected.json").read_text())
+    content["parity"]["arms"]["candidate"]["auc"][1] += 1e-6
+    Path("expected.json").write_text(json.dumps(content))
+    failed = [row for row in cli(*common).document["metrics"] if row["status"] == "fail"]
+    assert [(row["configuration"], row["name"], row["verdict"]) for row in failed] == [
+        ("candidate, expected", "auc", "worse")
+    ]
+    plan.write_text(plan.read_text() + "[expected.tolerances]\nauc = 1e-5\n")
+    assert cli(*common).code == 0
+    content["parity"]["seeds"] = [0, 1, 2]
+    Path("expected.json").write_text(json.dumps(content))
+    assert cli(*common).code == 1
 
 
 def test_missing_rows_of_the_expected_values_fail(cli, repository, plan):

@@ -22,7 +22,7 @@ def test_the_plans_of_the_repository_are_valid(path):
     [
         ({"configurations": [ONE], "regresion": {}}, "regresion"),
         ({"configurations": [ONE], "regression": {"launchs": 5}}, "regression.launchs"),
-        ({"configurations": [ONE], "regression": {"launches": 2}}, "regression.launches"),
+        ({"configurations": [ONE], "regression": {"launches": 0}}, "regression.launches"),
         ({"configurations": [ONE], "regression": {"margins": {"step": 0.1}}}, "margins.step"),
         ({"configurations": [ONE], "regression": {"margins": {"bytes": 0.1}}}, "margins.bytes"),
         ({"configurations": [ONE], "regression": {"policy": {"worse": "warn"}}}, "regression.policy.worse"),
