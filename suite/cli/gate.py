@@ -159,7 +159,7 @@ def gate(
     outcome = run_gate(request, tell)
     title = "Gate" if not outcome.commits else f"Gate of {outcome.commits['head'].name}"
     renewing = renew_command(EXPECTED_PLAN, EXPECTED) if expected is None else renew_command(plan, expected)
-    footer = _footer(outcome, renewing)
+    footer = _footer(outcome, renewing, against_base=expected is None)
     texts = {"gate.md": markdown(outcome.gate, title, footer), "junit.xml": junit(outcome.gate)}
     for text, given in zip(texts.values(), (markdown_file, junit_file), strict=True):
         if given is not None:
@@ -273,7 +273,7 @@ def _calibrated(plan: GatePlan, folder: Path) -> Result:
     )
 
 
-def _footer(outcome: Outcome, renewing: str) -> list[str]:
+def _footer(outcome: Outcome, renewing: str, against_base: bool) -> list[str]:
     """Which commits, where everything is, and how a change that is meant is claimed."""
     lines = [f"{side}: {commit.name} ({commit.sha[:12]})" for side, commit in outcome.commits.items()]
     if nodes := os.environ.get("SLURM_JOB_NODELIST"):
@@ -284,7 +284,7 @@ def _footer(outcome: Outcome, renewing: str) -> list[str]:
     if any(row.verdict == "better" and METRICS[row.name].deterministic for row in rows):
         lines.append(f"An improvement. Claim it by renewing the expected values: {renewing}")
     meant = sorted({row.name for row in rows if row.status == "fail" and row.verdict != "better"})
-    if meant and outcome.commits:
+    if meant and against_base:
         lines.append(f"If the change is meant, claim it: --accept {','.join(meant)}")
     elif meant:
         lines.append(f"If the change is meant: {renewing}")

@@ -14,12 +14,14 @@ from typing import Any
 from tests.helpers.records import make_launch, make_profile, make_record, with_profiles
 
 PROGRAM = """
-import json, os, pathlib, secrets, sys
+import json, os, pathlib, secrets, sys, time
 here = pathlib.Path(__file__).resolve().parents[2]
 told = json.loads((here / "told.json").read_text())
 options = dict(zip(sys.argv, sys.argv[1:]))
 if told.get("crash"):
     sys.exit(told["crash"])
+if told.get("hangs"):
+    time.sleep(600)
 if sys.argv[1] == "parity":
     arm = {"mean": 0.75, "per_seed": [0.75 + told["auc"]] * 2}
     check = {"margin": 0.001, "difference": {"mean": 0.0, "low": 0.0, "high": 0.0}, "reason": "Told."}

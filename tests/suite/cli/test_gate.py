@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
+import sys
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -197,6 +200,23 @@ def test_uncommitted_changes_are_refused(cli, repository, plan):
         assert named.code == 0
     finally:
         git(repository, "checkout", "--quiet", "told.json")
+
+
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
+def test_a_gate_that_is_ended_leaves_no_checkout(repository, plan, tmp_path, sent):
+    commit(repository, f"hangs_{sent.name}", {"hangs": True})
+    command = [sys.executable, "-m", "suite.cli.main", "gate", "--plan", str(plan), "--repo", str(repository)]
+    options = ["--head", f"hangs_{sent.name}", "--runs", str(tmp_path), "--json"]
+    root = Path(__file__).parents[3]
+    gate = subprocess.Popen([*command, *options], cwd=root, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert gate.stderr is not None
+    while b"head" not in (line := gate.stderr.readline()):
+        assert line, "it ended before head was run"
+    gate.send_signal(sent)
+    out, _ = gate.communicate(timeout=60)  # a guard against a hang
+    assert gate.returncode == 130
+    assert json.loads(out)["error"]["kind"] == "interrupted"
+    assert len(git(repository, "worktree", "list").splitlines()) == 1
 
 
 def save(folder: Path, **changes) -> None:

@@ -1,9 +1,30 @@
+"""Gates drawn from launches recorded on a machine (``tests/golden/README.md`` says which)."""
+
 from __future__ import annotations
 
-from suite.gate.calibration import calibrate
+import json
+from pathlib import Path
+
+import pytest
+
+from suite.gate.calibration import calibrate, draw_gates
+from suite.gate.noise import FALSE_ALARM
 from suite.gate.plan import RegressionPlan
 
+GOLDEN = Path(__file__).parents[2] / "golden" / "gate_launches.json"
 PLAN = RegressionPlan()
+
+
+@pytest.fixture(scope="module")
+def launches():
+    return json.loads(GOLDEN.read_text())
+
+
+def test_gates_of_one_program_against_itself_call_one_in_a_hundred_worse_at_most(launches):
+    alarms, seconds = draw_gates(launches, PLAN, gates=500)
+    assert alarms / 500 <= FALSE_ALARM
+    # That machine was busy: without the second look nearly every gate would have failed.
+    assert seconds / 500 > 0.2
 
 
 def test_a_slowdown_of_steady_launches_is_seen_above_the_margin():

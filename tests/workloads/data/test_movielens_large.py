@@ -152,6 +152,7 @@ def test_line_ends_of_windows_do_not_matter(tmp_path: Path) -> None:
             "\n1,2,4.0,1000000000\n",
             "rating number 1 has film 2, which there is not",
         ),
+        ("25m", "ratings.csv", "\n", "\n1,9999,4.0,1000000000\n", "rating number 1 has film 9999"),
         ("25m", "ratings.csv", "\n", "\n162542,1,4.0,1000000000\n", "rating number 1 has user 162542"),
         ("1m", "ratings.dat", "::", ":x:", "line 1: its fields are not separated by '::'"),
         ("1m", "ratings.dat", "::", ":", "line 1: 6 fields, not 7"),
