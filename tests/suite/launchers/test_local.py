@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from suite.launchers import local
+from suite import environment
 from suite.launchers.base import Progress
 from suite.launchers.local import LocalLauncher
 from suite.record import LaunchRecord
@@ -80,7 +80,13 @@ def test_ranks_that_cannot_be_started_are_a_failed_launch(
 
 def test_durations_do_not_follow_the_wall_clock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     hours = iter(range(23, 0, -1))
-    monkeypatch.setattr(local, "utc_now", lambda: f"2026-01-01T{next(hours):02}:00:00+00:00")
+
+    class Jumping(environment.datetime):  # type: ignore[name-defined, misc]
+        @classmethod
+        def now(cls, tz: object = None) -> object:
+            return cls(2026, 1, 1, next(hours))
+
+    monkeypatch.setattr(environment, "datetime", Jumping)
     monkeypatch.setattr("time.time", lambda: 3600.0 * next(hours))
     monkeypatch.setattr("sys.executable", str(tmp_path / "no python here"))
     record = LocalLauncher().launch(toy_run(), 0, tmp_path, lambda _: None)
