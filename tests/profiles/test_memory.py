@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -18,6 +18,15 @@ from tests.profiles.test_capture import make
 
 CPU = torch.device("cpu")
 WARMUP = 4
+
+
+@pytest.fixture(scope="module")
+def world() -> Iterator[Callable[[int], World]]:
+    """Ranks of this file's own: what other tests left reachable in theirs would be counted as ``other``."""
+    worlds: dict[int, World] = {}
+    yield lambda size: worlds.setdefault(size, World(size))
+    for started in worlds.values():
+        started.close()
 
 
 def profile(model: Any, batches: Any, steps: int = 2) -> MemoryProfile:
@@ -73,6 +82,7 @@ def all_of_it(groups: int) -> tuple[int, int, dict[str, int], dict[str, int]]:
     from suite.implementation import implementation_class
 
     run, batches = make("smoke", groups)
+    gc.collect()  # models of earlier jobs
     with profiler(activities=[ProfilerActivity.CPU], profile_memory=True) as whole:
         model = implementation_class(run.implementation)(run, CPU)
         for step in range(WARMUP):
