@@ -48,11 +48,7 @@ def main(behaviour: str) -> None:
             time.sleep(60)
         case "exhaust_its_group":
             Path(os.environ[GROUP], "cgroup.procs").write_text(str(os.getpid()))
-<<<<<<< HEAD
             time.sleep(3)  # it is looked at every 0.1 s, on busy cores more rarely
-=======
-            time.sleep(2)  # it is looked at every 0.1 s, on an idle machine
->>>>>>> main
             hoard = []
             while True:
                 hoard.append(bytearray(b"x") * 2**20)
