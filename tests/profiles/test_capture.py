@@ -221,7 +221,7 @@ def measure_injection(world: World, where: str, groups: int, late: int) -> None:
         [ProfileRecord.model_validate(part) for part in pair]
         for pair in world.run(injected, where, groups, late)
     ]
-    # The tenth of the delay. Ranks that take turns on fewer cores wait for each other anyway, some
+    # A tenth of the delay. Ranks that take turns on fewer cores wait for each other anyway, some
     # milliseconds here and there, which a delay of one of them hides or shifts.
     share = 0.1 if (os.cpu_count() or 1) >= world.size else 0.4
     waiting = waiting_with(where, late, RankLayout(world.size, groups))

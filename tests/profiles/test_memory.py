@@ -68,7 +68,7 @@ def test_more_memory_shows_in_its_category(
     for of_rank in world(2).run(injected, groups, categories):
         for where, (plain, larger) in zip(categories, of_rank, strict=True):
             moved = {c: larger["at_peak"][c] - plain["at_peak"][c] for c in CATEGORIES}
-            # The 2 %: the peak may be at another moment of the step, when some less is held.
+            # 2 %: the peak may be at another moment of the step, when some less is held.
             assert moved.pop(where) == pytest.approx(INJECTED, rel=0.02), where
             assert max(map(abs, moved.values())) < 0.02 * INJECTED, (where, moved)
 
@@ -137,7 +137,7 @@ def check_model(world: World, cases: list[tuple[str, int, str]]) -> None:
                     category,
                 )
             rest, rest_expected = (sum(of[c] for c in PASSING) for of in (at_peak, expected))
-            # The 10 %. What is missing is a few KiB: lengths, splits, one number here and there.
+            # The target is 10 %. What is missing is a few KiB: lengths, splits, one number here and there.
             assert rest > 0.9 * rest_expected, (case, rank)
             if measured["unseen_frees"]:
                 continue  # what was not seen to be freed is too much
