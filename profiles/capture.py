@@ -96,7 +96,7 @@ class Capture:
                         kind="cannot_save",
                         field="runs",
                         value=str(scratch),
-                        message=f"The trace could not be written into {scratch}: the disk may be full.",
+                        message="The trace could not be written there: the disk may be full.",
                         remedy="Make room, or name another folder with --runs.",
                     )
                 )
