@@ -249,10 +249,26 @@ def sweep(
             kept = 0 if left is None else len(left.launches)
             record, path = _run_checked(run, runs_dir, launcher, partial(on_progress, index), left)
             outcomes.append(Outcome(run, record, path, record.error, kept))
+        except Interrupted as stopped:
+            raise (_with_finished(stopped, outcomes) if outcomes else stopped) from None
         except RunFailed as error:
             outcomes.append(Outcome(run, error=error.report))
         on_outcome(index, outcomes[-1])
     return outcomes
+
+
+def _with_finished(stopped: Interrupted, outcomes: Sequence[Outcome]) -> Interrupted:
+    """The same, whose remedy speaks of the configurations that had been run before."""
+    error = stopped.record.error
+    assert error is not None  # it was stopped
+    done = sum(outcome.error is None for outcome in outcomes)
+    told = error.model_copy(
+        update={
+            "message": f"{error.message} Before it {done} configuration{'s' if done != 1 else ''} finished.",
+            "remedy": "What finished is kept; the same command with --resume runs the rest.",
+        }
+    )
+    return Interrupted(stopped.record.model_copy(update={"error": told}), stopped.path)
 
 
 def _unfinished(launches: Iterable[LaunchRecord]) -> Literal["partial", "failed"]:

@@ -98,8 +98,8 @@ def _remarks(body: Mapping[str, Any]) -> Iterator[str]:
     slowest = body["ranks"][str(body["slowest_rank"])]
     if slowest["plain_step_ms"]:
         yield (
-            f"Cost of looking: {slowest['step_ms'] / slowest['plain_step_ms']:.2f} of a plain step "
-            f"({measured(slowest['plain_step_ms'])} ms)"
+            f"Cost of looking: a profiled step takes {slowest['step_ms'] / slowest['plain_step_ms']:.2f}x "
+            f"a plain one ({measured(slowest['plain_step_ms'])} ms)"
         )
     if body["clock"] == "aligned_steps":
         yield "Note: ranks on several hosts; waits are good to a network round trip (docs/traces.md)."

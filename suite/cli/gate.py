@@ -149,6 +149,13 @@ def gate(
         runs=runs,
     )
     _consistent(request, renew)
+    for field, file in (
+        ("markdown", markdown_file),
+        ("junit", junit_file),
+        ("expected", expected if renew else None),
+    ):
+        if file is not None:
+            _writable(field, file)
     console = messages()
 
     def tell(text: str) -> None:
@@ -161,12 +168,14 @@ def gate(
     renewing = renew_command(EXPECTED_PLAN, EXPECTED) if expected is None else renew_command(plan, expected)
     footer = _footer(outcome, renewing, against_base=expected is None)
     texts = {"gate.md": markdown(outcome.gate, title, footer), "junit.xml": junit(outcome.gate)}
-    for text, given in zip(texts.values(), (markdown_file, junit_file), strict=True):
-        if given is not None:
-            _write(given, text)
     if outcome.folder is not None:
         for name, text in texts.items():
-            _write(outcome.folder / name, text)
+            _write("runs", outcome.folder / name, text)
+    for field, given, text in zip(
+        ("markdown", "junit"), (markdown_file, junit_file), texts.values(), strict=True
+    ):
+        if given is not None:
+            _write(field, given, text)
 
     def show(out: Console) -> None:
         show_gate(outcome.gate, out)
@@ -239,6 +248,11 @@ def _consistent(request: Request, renew: bool) -> None:
             "without it parity is of virtual groups, which train the suite's own model and not "
             f"{request.implementation}.",
             "Set it in the plan, or leave the part out with --parts.",
+        )
+    if request.base_runs is not None and (request.setup or request.implementation or request.head):
+        ignored = next(name for name in ("setup", "implementation", "head") if getattr(request, name))
+        raise ConfigError(
+            ignored, getattr(request, ignored), "saved records are judged, nothing is run.", "Leave it out."
         )
     if not request.repo.is_dir():
         raise ConfigError("repo", str(request.repo), "there is no such folder.", "Check the path.")
@@ -314,10 +328,18 @@ def _body(outcome: Outcome) -> dict[str, Any]:
     }
 
 
-def _write(path: Path, text: str) -> None:
+def _writable(field: str, path: Path) -> None:
+    """Refuses a file that cannot be written, before anything is run for it."""
+    if path.is_dir() or not os.access(path.parent, os.W_OK):
+        raise ConfigError(
+            field, str(path), "it cannot be written: no such folder, or no permission.", "Name another file."
+        )
+
+
+def _write(field: str, path: Path, text: str) -> None:
     try:
         write_whole(path, text)
     except OSError as error:
         raise ConfigError(
-            "file", str(path), f"it cannot be written: {error.strerror}.", "Name another file."
+            field, str(path), f"it cannot be written: {error.strerror}.", "Name another file."
         ) from error

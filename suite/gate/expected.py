@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import ValidationError
+from pydantic import ValidationError, model_validator
 
 from suite.errors import ConfigError, ErrorReport
 from suite.files import write_whole
@@ -36,6 +36,14 @@ class ExpectedParity(Frozen):
 
     seeds: tuple[int, ...]
     arms: dict[str, dict[str, tuple[float, ...]]]
+
+    @model_validator(mode="after")
+    def _whole(self) -> ExpectedParity:
+        for arm in ARMS:
+            for metric in PARITY_METRICS:
+                if len(self.arms.get(arm, {}).get(metric, ())) != len(self.seeds):
+                    raise ValueError(f"{arm} needs a value of {metric} for each seed")
+        return self
 
 
 class Expected(Frozen):

@@ -140,6 +140,9 @@ def new_folder(runs: Path) -> Path:
     folder = runs.resolve() / "gate" / f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{secrets.token_hex(3)}"
     try:
         folder.mkdir(parents=True)
+        probe = folder / ".probe"
+        probe.write_bytes(bytes(1 << 16))  # a full disk takes a folder, and no file
+        probe.unlink()
     except OSError as error:
         raise ConfigError(
             "runs", str(runs), f"it cannot be written: {error.strerror}.", "Name another folder with --runs."

@@ -168,7 +168,18 @@ def _in_turn(
                 else:
                     so_far.failures.append(outcome)
                     tell(f"    failed: {outcome.message}")
+            if launch == 0:
+                refused = [collected[configuration.name, place.name].failures for place in places]
+                if len(places) > 1 and all(of and of[0].kind == "bad_input" for of in refused):
+                    raise _refusal(configuration, refused[0][0])
     return {key: found.side() for key, found in collected.items()}
+
+
+def _refusal(configuration: Configuration, why: ErrorReport) -> ConfigError:
+    """What every side refuses alike is wrong in the plan or the options, and no finding about a change."""
+    return ConfigError(
+        why.field or "configurations", why.value, f"{configuration.name}: {why.message}", why.remedy or ""
+    )
 
 
 def refuse_unlike(pairs: Sequence[Pair], allow_stack: bool) -> None:

@@ -104,7 +104,7 @@ def judge(
             one, other = _values(metric, pair.base), _values(metric, pair.head)
             margin = plan.margin(metric)
             if min(*one, *other) <= 0:
-                judged = _medians(one, other, "one side has none of it, so that there is no ratio.")
+                judged = without_ratio(metric, one, other)
             elif may_rerun:
                 judged, suspicious = first_look(one, other, metric.direction, margin)
                 if suspicious:
@@ -172,6 +172,22 @@ def judged_noisy(pair: Pair, plan: RegressionPlan) -> list[Metric]:
                 continue
         found.append(metric)
     return found
+
+
+def without_ratio(metric: Metric, one: Sequence[float], other: Sequence[float]) -> Judgement:
+    """Where a launch has none of a metric. Bytes that one side always has and the other never: no noise."""
+    if not any((*one, *other)):
+        return _medians(one, other, "neither side has any of it.").model_copy(
+            update={"verdict": "equivalent"}
+        )
+    judged = _medians(one, other, "some launches have none of it, so that there is no ratio.")
+    if metric.unit == "B" and (max(one) <= 0 < min(other) or max(other) <= 0 < min(one)):
+        grew = max(one) <= 0
+        verdict = "worse" if grew == (metric.direction == "lower") else "better"
+        judged = judged.model_copy(
+            update={"verdict": verdict, "reason": "one side has none of it in any launch, the other in all."}
+        )
+    return judged
 
 
 def _deterministic_rows(

@@ -46,6 +46,8 @@ def configurations(folder: Path, field: str) -> dict[str, Side]:
     Raises:
         ConfigError: none, one that is not valid, or two configurations of one name.
     """
+    if not folder.is_dir():
+        raise ConfigError(field, str(folder), "there is no such folder.", "Name a folder with records.")
     files = sorted(folder.glob(f"**/{RECORD}"))
     if not files:
         raise ConfigError(

@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,8 @@ from suite.store import read
 HARNESS = Path(__file__).resolve().parents[2]
 _CLI = Path("suite/cli/main.py")
 _TAIL = 600
+#: A run has ended its ranks 3 s after a signal (docs/faults.md).
+_END_S = 6.0
 
 
 @dataclass(frozen=True)
@@ -57,7 +60,7 @@ class Place:
             ConfigError: it fails, or the environment it makes has no interpreter.
         """
         with log.open("wb") as file:
-            code = _run(["/bin/sh", "-c", command], self.folder, dict(os.environ), file, file, None)
+            code, _ = _run(["/bin/sh", "-c", command], self.folder, dict(os.environ), file, file, None)
         if code != 0:
             raise ConfigError(
                 "setup",
@@ -68,7 +71,10 @@ class Place:
             )
 
     def sparse2d(self, arguments: Sequence[str], logs: Path) -> tuple[int, dict[str, Any] | None]:
-        """Runs ``sparse2d ... --json`` in a fresh process; its exit code, and its document if it has one."""
+        """Runs ``sparse2d ... --json`` in a fresh process; its exit code, and its document if it has one.
+
+        One that is ended at ``timeout_s`` has a document with that as its error.
+        """
         logs.mkdir(parents=True, exist_ok=True)
         harness = self.folder if self.is_this_project else HARNESS
         path = [str(harness), str(self.folder), *filter(None, [os.environ.get("PYTHONPATH")])]
@@ -77,7 +83,9 @@ class Place:
         command = [str(self.python), "-P", "-m", "suite.cli.main", *arguments, "--json"]
         out, err = logs / "stdout", logs / "stderr"
         with out.open("wb") as stdout, err.open("wb") as stderr:
-            code = _run(command, self.folder, environment, stdout, stderr, self.timeout_s)
+            code, late = _run(command, self.folder, environment, stdout, stderr, self.timeout_s)
+        if late:
+            return code, {"error": _too_late(self.timeout_s).model_dump()}
         try:
             document = json.loads(out.read_bytes())
         except ValueError:
@@ -126,6 +134,16 @@ def failure(code: int, document: dict[str, Any] | None, stderr: Path) -> ErrorRe
     return ErrorReport(kind="failed", message=f"exit code {code}: {_tail(stderr)}", log=str(stderr))
 
 
+def _too_late(timeout_s: float) -> ErrorReport:
+    return ErrorReport(
+        kind="timed_out",
+        field="launch_timeout_s",
+        value=timeout_s,
+        message=f"it was ended after launch_timeout_s = {timeout_s:g} s.",
+        remedy="Give it more time in the plan, or fewer steps.",
+    )
+
+
 def _tail(file: Path) -> str:
     text = file.read_text(errors="replace").strip()
     return text[-_TAIL:].replace("\n", " | ") or "it printed nothing."
@@ -138,26 +156,37 @@ def _run(
     stdout: Any,
     stderr: Any,
     timeout_s: float | None,
-) -> int:
-    """Runs a command to its end; on Ctrl-C or at the deadline ends it, its ranks with it."""
+) -> tuple[int, bool]:
+    """Runs a command to its end; on Ctrl-C or at the deadline ends it, its ranks with it.
+
+    Returns:
+        Its exit code, and whether it was the deadline that ended it.
+    """
+    # A session of its own, so that all it has started can be ended with it.
     process = subprocess.Popen(
-        command, cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr
+        command,
+        cwd=folder,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=stdout,
+        stderr=stderr,
+        start_new_session=True,
     )
     try:
-        return process.wait(timeout_s)
+        return process.wait(timeout_s), False
     except subprocess.TimeoutExpired:
-        return _end(process)
+        _end(process)
+        return process.returncode, True
     except BaseException:
         _end(process)
         raise
 
 
-def _end(process: subprocess.Popen[bytes]) -> int:
-    """SIGINT, which lets a run keep its record and end its ranks; SIGKILL where that does not help."""
-    process.send_signal(signal.SIGINT)
-    try:
-        process.wait(30)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
-    return process.returncode
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """SIGTERM, which lets a run keep its record and end its ranks; SIGKILL for what is left after that."""
+    process.send_signal(signal.SIGTERM)
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(_END_S)
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()

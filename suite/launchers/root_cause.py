@@ -65,7 +65,9 @@ def root_cause(ranks: Sequence[RankStatus], now: float) -> ErrorReport:
     suffered = [r for r in ranks if fell_with_another(r)]
     silent = [r for r in ranks if r.is_alive]
     if not silent:
-        return _fall(min(suffered, key=_fell_at))
+        # They may have been in different collectives: the one that got less far is the one waited for.
+        behind = min(rank.position for rank in suffered)
+        return _fall(min((r for r in suffered if r.position == behind), key=_fell_at))
     named = _waited_for(silent)
     return _stalled(named, now) if named is not None else _all_stalled(silent)
 

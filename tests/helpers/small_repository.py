@@ -20,6 +20,10 @@ told = json.loads((here / "told.json").read_text())
 options = dict(zip(sys.argv, sys.argv[1:]))
 if told.get("crash"):
     sys.exit(told["crash"])
+if told.get("refuses"):
+    error = {"kind": "bad_input", "field": "workload", "message": "there is none.", "remedy": "Use another."}
+    print(json.dumps({"error": error}))
+    sys.exit(2)
 if told.get("hangs"):
     time.sleep(600)
 if sys.argv[1] == "parity":

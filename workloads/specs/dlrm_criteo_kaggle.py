@@ -40,7 +40,8 @@ def dlrm_criteo_kaggle(
     name = criteo_name(name, data, days, frequency_threshold)
     return WorkloadSpec(
         name=name if global_batch == LAPTOP_BATCH else f"{name}_batch_{global_batch}",
-        description=f"DLRM on Criteo Kaggle's 26 tables at {row_factor:g} of their rows, {data} clicks",
+        description=f"DLRM on Criteo Kaggle's 26 tables at {row_factor:g} of their rows (or 1,000), "
+        f"{data} clicks",
         model=ModelSpec(dense_features=13, bottom_mlp=(512, 256, 64, DIM), over_mlp=(512, 256, 1)),
         tables=tuple(
             TableSpec(

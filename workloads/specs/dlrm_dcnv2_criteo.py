@@ -51,7 +51,8 @@ def dlrm_dcnv2_criteo(
     name = criteo_name(name, data, days, frequency_threshold)
     return WorkloadSpec(
         name=name if global_batch == LAPTOP_BATCH else f"{name}_batch_{global_batch}",
-        description=f"MLPerf's DLRM-DCNv2, its 26 tables at {row_factor:g} of their rows, {data} clicks",
+        description=f"MLPerf's DLRM-DCNv2, its 26 tables at {row_factor:g} of their rows (or 1,000), "
+        f"{data} clicks",
         model=ModelSpec(
             dense_features=13,
             bottom_mlp=(512, 256, DIM),

@@ -51,6 +51,7 @@ BRANCHES = {
     "larger": {"more_memory": 64},
     "chatty": {"more_calls": 1},
     "broken": {"crash": 7},
+    "refusing": {"refuses": True},
     "unlike_1d": {"parity": "inconclusive"},
     "unlike_base": {"auc": 0.1},
     "crashes_in_2d": {"fails_at": ["2"]},
@@ -80,6 +81,7 @@ def plan(tmp_path) -> Path:
         ("larger", "worse", 1, {"memory.process"}),
         ("chatty", "worse", 1, {"calls"}),
         ("broken", "did_not_run", 1, {"launches_failed"}),
+        ("refusing", "did_not_run", 1, {"launches_failed"}),
         ("crashes_in_2d", "did_not_run", 1, {"launches_failed"}),
     ],
 )
@@ -190,6 +192,15 @@ def test_scaling_past_the_cores_of_a_machine_is_no_pass(cli, repository, plan):
     assert (done.code, done.document["verdict"]) == (1, "did_not_run")
 
 
+def test_what_both_sides_refuse_is_wrong_input(cli, repository, plan):
+    sides = ("--base", "refusing", "--head", "refusing")
+    refused = cli("gate", "--plan", str(plan), "--repo", str(repository), *sides, "--json")
+    assert refused.code == 2
+    assert refused.document["error"]["field"] == "workload"
+    assert refused.document["error"]["remedy"] == "Use another."
+    assert len(git(repository, "worktree", "list").splitlines()) == 1
+
+
 def test_uncommitted_changes_are_refused(cli, repository, plan):
     (repository / "told.json").write_text("{}")
     try:
@@ -260,6 +271,10 @@ def test_saved_records_are_judged_without_running(cli, plan):
         (["--expected", "nowhere.json"], "expected", "no baseline"),
         (["--expected", "typo.json"], "expected", "no deterministic metric 'byts'"),
         (["--renew"], "renew", "no file is named"),
+        (["--expected", "shorter.json"], "expected", "needs a value of auc for each seed"),
+        (["--markdown", "no/such/comment.md"], "markdown", "cannot be written"),
+        (["--base-runs", "saved", "--head-runs", "nowhere"], "head_runs", "no such folder"),
+        (["--base-runs", "saved", "--head-runs", "saved", "--head", "main"], "head", "nothing is run"),
         (["--calibrate", "saved"], "calibrate", "one gate deals out up to 20"),
     ],
 )
@@ -273,6 +288,8 @@ def test_wrong_input_ends_before_anything_is_launched(cli, repository, plan, arg
     Path("typo.toml").write_text("schema_version = 1\n[regresion]\n")
     typo = {"schema_version": 1, "configurations": {"1D": {"spec_hash": "a", "metrics": {"byts": 1}}}}
     Path("typo.json").write_text(json.dumps(typo))
+    shorter = {"schema_version": 1, "configurations": {}, "parity": {"seeds": [0], "arms": {}}}
+    Path("shorter.json").write_text(json.dumps(shorter))
     options = {"--plan": str(plan), "--repo": str(repository)}
     given = dict(zip(arguments[::2], arguments[1::2], strict=False))
     usual = [word for name, value in options.items() if name not in given for word in (name, value)]
@@ -321,7 +338,7 @@ def test_quality_of_virtual_groups_is_expected_seed_by_seed(cli, repository, pla
     assert cli(*common).code == 0
     content["parity"]["seeds"] = [0, 1, 2]
     Path("expected.json").write_text(json.dumps(content))
-    assert cli(*common).code == 1
+    assert cli(*common).code == 2
 
 
 def test_missing_rows_of_the_expected_values_fail(cli, repository, plan):

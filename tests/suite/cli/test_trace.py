@@ -51,7 +51,7 @@ def test_the_tree_fits_80_columns(cli, run):
     assert "wait 0.571 ms, transfer 0.286 ms, 50 B on the wire, 3 calls" in done.out
     assert "Imbalance: 1.60" in done.out
     assert "Straggler: rank 1, late in" in done.out
-    assert "Cost of looking: 1.00 of a plain step (10.0 ms)" in done.out
+    assert "Cost of looking: a profiled step takes 1.00x a plain one (10.0 ms)" in done.out
     # There is no replica sync in 1D.
     assert "replica_sync" not in done.out
 

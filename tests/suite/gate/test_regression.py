@@ -7,7 +7,8 @@ import pytest
 from suite.errors import ErrorReport
 from suite.gate.findings import Policy, make_gate, make_part
 from suite.gate.plan import RegressionPlan
-from suite.gate.regression import Pair, Side, Suspect, judge, judge_again
+from suite.gate.regression import Pair, Side, Suspect, judge, judge_again, without_ratio
+from suite.metrics import METRICS
 from suite.record import RunRecord
 from tests.helpers.records import (
     STACK,
@@ -69,6 +70,16 @@ def test_saved_records_that_cannot_be_run_again_are_judged_at_once():
 def test_more_memory_is_suspected():
     _, suspects = judged(side(launch={"process": 500}), side(launch={"process": 564}))
     assert suspects == [Suspect("one", "memory.process")]
+
+
+@pytest.mark.parametrize(
+    ("base", "head", "verdict"),
+    [((0, 0), (0, 0), "equivalent"), ((0, 0), (64, 65), "worse"), ((9, 9), (0, 0), "better")],
+)
+def test_bytes_that_a_side_does_not_have_at_all(base, head, verdict):
+    metric = METRICS["memory.communication_buffers"]
+    assert without_ratio(metric, base, head).verdict == verdict
+    assert without_ratio(metric, (0, 3), (0, 4)).verdict == "inconclusive"
 
 
 @pytest.mark.parametrize(

@@ -53,6 +53,15 @@ def test_death_before_an_earlier_lost_connection() -> None:
     assert "out of memory" in error.message
 
 
+def test_where_collectives_failed_on_all_the_one_that_got_less_far() -> None:
+    """Each was in a collective of its own; torchmetrics issue 2758."""
+    behind, ahead = raised(0, 12.0, communication=True), raised(1, 11.0, communication=True)
+    ahead.step = behind.step + 1
+    assert named(behind, ahead) == ("rank_raised", 0)
+    ahead.step = behind.step
+    assert named(behind, ahead) == ("rank_raised", 1)
+
+
 def test_only_a_bare_sigkill_is_possibly_out_of_memory() -> None:
     error = root_cause([ended(0, -11, 12.0)], NOW)
     assert "SIGSEGV" in error.message
