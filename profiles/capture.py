@@ -20,6 +20,7 @@ from profiles.ranks import Arrivals, arrivals, offsets, samples
 from profiles.trace import METADATA, read
 from profiles.writing import write_trace
 from suite.collectives import GroupNames
+from suite.errors import ErrorReport, RunFailed
 from suite.record import ProfileRecord, TraceFile
 
 
@@ -84,10 +85,21 @@ class Capture:
 
         Raises:
             OSError: the trace cannot be written.
+            RunFailed: it cannot, and torch keeps silent about why (kind ``cannot_save``).
         """
         with tempfile.TemporaryDirectory(dir=scratch) as folder:
             exported = Path(folder) / "trace.json"
             self._profiler.export_chrome_trace(str(exported))
+            if not exported.exists() or not exported.stat().st_size:  # torch raises nothing
+                raise RunFailed(
+                    ErrorReport(
+                        kind="cannot_save",
+                        field="runs",
+                        value=str(scratch),
+                        message="The trace could not be written there: the disk may be full.",
+                        remedy="Make room, or name another folder with --runs.",
+                    )
+                )
             steps = break_down(read(exported, self._ranges))
             told: list[Arrivals | None] = [None] * dist.get_world_size()
             dist.all_gather_object(told, arrivals(steps, socket.gethostname()))

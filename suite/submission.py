@@ -27,6 +27,7 @@ from suite.launchers.deadlines import SHARED_FILES_S
 from suite.launchers.exchange import importable
 from suite.launchers.slurm_commands import (
     JobState,
+    NoController,
     SlurmError,
     cancel,
     command,
@@ -154,11 +155,19 @@ def _try(options: list[str]) -> None:
     try:
         command("sbatch", "--test-only", *options, "--wrap=true")
     except SlurmError as error:
-        raise _impossible(str(error), options) from error
+        raise _impossible(error, options) from error
 
 
-def _impossible(said: str, options: list[str]) -> ConfigError:
-    asked = " ".join(options)
+def _impossible(error: SlurmError, options: list[str]) -> ConfigError:
+    said, asked = str(error), " ".join(options)
+    if isinstance(error, NoController):
+        return ConfigError(
+            "launcher",
+            "slurm",
+            f"no Slurm controller answers: {said}.",
+            "Run it on a cluster's login node, or use --launcher local.",
+            kind="environment",
+        )
     remedy = "Change the --slurm options, the world sizes or --ranks-per-host; `sinfo` shows what there is."
     if "not installed" in said:
         remedy = "Run it where sbatch is, inside an allocation, or with --launcher local."
@@ -191,7 +200,7 @@ def _submit(
     try:
         job = submit([*options, *alone, *paths], str(folder / SCRIPT), {**os.environ, **importable()})
     except SlurmError as error:
-        raise _impossible(str(error), options) from error
+        raise _impossible(error, options) from error
     return _Followed(places, runs, folder, job)
 
 

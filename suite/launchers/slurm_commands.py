@@ -16,6 +16,9 @@ from dataclasses import dataclass
 #: For a command that asks the controller something, in seconds.
 PATIENCE_S = 20.0
 
+#: In what a command complains about where there is no cluster, or its controller is away.
+_NO_CONTROLLER = ("resolve_ctls_from_dns_srv", "fetch_config", "Unable to contact slurm controller")
+
 #: States in which a job has not ended.
 _ALIVE = {"PENDING", "CONFIGURING", "RUNNING", "SUSPENDED", "COMPLETING", "STOPPED", "REQUEUED", "RESIZING"}
 _ALIVE |= {"REQUEUE_HOLD", "REQUEUE_FED", "SIGNALING", "STAGE_OUT", "SPECIAL_EXIT", "RESV_DEL_HOLD"}
@@ -44,6 +47,10 @@ NEVER = {
 
 class SlurmError(Exception):
     """A command that did not do what it was asked; the text is Slurm's own."""
+
+
+class NoController(SlurmError):
+    """No Slurm controller answers the command."""
 
 
 @dataclass(frozen=True)
@@ -161,6 +168,7 @@ def command(*words: str, environment: Mapping[str, str] | None = None) -> str:
     """What one of Slurm's commands prints.
 
     Raises:
+        NoController: no controller answers it.
         SlurmError: it is missing, it failed, or it does not answer.
     """
     try:
@@ -169,10 +177,13 @@ def command(*words: str, environment: Mapping[str, str] | None = None) -> str:
         )
     except FileNotFoundError as error:
         raise SlurmError(f"{words[0]} is not installed here") from error
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise SlurmError(f"{words[0]} does not answer: {error}") from error
+    except subprocess.TimeoutExpired as error:
+        raise NoController(f"{words[0]} had no answer within {PATIENCE_S:g} s") from error
+    except OSError as error:
+        raise SlurmError(f"{words[0]} cannot be started: {error}") from error
     if done.returncode:
-        raise SlurmError(complaint(done.stderr) or f"{words[0]} ended with exit code {done.returncode}")
+        said = complaint(done.stderr) or f"{words[0]} ended with exit code {done.returncode}"
+        raise NoController(said) if any(sign in said for sign in _NO_CONTROLLER) else SlurmError(said)
     return done.stdout
 
 

@@ -56,7 +56,8 @@ class Start:
         """From the environment.
 
         Raises:
-            ConfigError: ``launcher``: a variable is missing, or is no number.
+            ConfigError: ``launcher``: a variable is missing, or is no number; or the variable itself: it
+                contradicts the others, is no port, or names no host.
         """
         missing = [name for name in _NEEDED if name not in environment]
         if missing:
@@ -74,6 +75,21 @@ class Start:
             raise ConfigError(
                 "launcher", "torchrun", f"a variable of torchrun's is no number: {error}.", "Correct it."
             ) from error
+        below = f"from 0 to below WORLD_SIZE, which is {world_size}"
+        for name, number, is_right, bounds in (
+            ("WORLD_SIZE", world_size, world_size >= 1, "1 or more"),
+            ("RANK", rank, 0 <= rank < world_size, below),
+            ("LOCAL_RANK", local_rank, 0 <= local_rank < world_size, below),
+            ("MASTER_PORT", port, 1 <= port <= 65535, "from 1 to 65535"),
+        ):
+            if not is_right:
+                raise ConfigError(
+                    name,
+                    number,
+                    f"this variable of torchrun's must be {bounds}.",
+                    "Set it as torchrun does: see docs/cluster.md.",
+                )
+        _check_host(environment["MASTER_ADDR"])
         return cls(
             rank,
             world_size,
@@ -176,6 +192,18 @@ class TorchrunLauncher(TaskLauncher):
                 own.wait(STEP_END_S)
             own.kill()
             own.wait()
+
+
+def _check_host(name: str) -> None:
+    try:
+        socket.getaddrinfo(name, None)
+    except (OSError, UnicodeError) as error:  # the latter: a name that no host can have
+        raise ConfigError(
+            "MASTER_ADDR",
+            name,
+            f"no host of this name or address is known here: {error}.",
+            "Name the host of rank 0 as the others reach it: see docs/cluster.md.",
+        ) from error
 
 
 def _address_towards(master: tuple[str, int]) -> str:

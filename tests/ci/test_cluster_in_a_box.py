@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
 import sys
 import time
 import uuid
@@ -51,6 +52,27 @@ def started(box: Box, mark: str, tmp_path: Path) -> Started:
         return Running(box, tmp_path, mark, *arguments, step_s=step_s)
 
     return start
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "up 2 2 --rate",
+        "up 2 2 --rate 1gbit --quota",
+        "link h9 up",
+        "link h1 sideways",
+        "host h9 kill",
+        "host h9 kill-slurmd",
+        "host h9 start",
+        "host h1 sideways",
+    ],
+)
+def test_what_the_box_refuses(box: Box, words: str) -> None:
+    with pytest.raises(subprocess.CalledProcessError) as caught:
+        box.script(*words.split())
+    said = caught.value.stderr.splitlines()
+    assert (caught.value.returncode, len(said)) == (2, 1), said
+    assert said[0].startswith("cluster-in-a-box: "), said
 
 
 def test_a_sweep_in_one_job(started: Started, tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ import torch.distributed as dist
 from profiles.skew import skew
 from reference_impl.layout import RankLayout
 from suite.components import COMMUNICATION, COMPONENTS
+from suite.errors import RunFailed
 from suite.record import ProfileRecord
 from tests.helpers.distributed import World
 
@@ -251,3 +252,23 @@ def test_a_delay_shows_where_it_is_and_the_others_wait(where: str, world: Callab
 @pytest.mark.parametrize("where", WAITS)
 def test_a_delay_at_four_ranks_in_2d(where: str, late: int, world: Callable[[int], World]) -> None:
     check_injection(world(4), where, 2, late)
+
+
+@pytest.mark.parametrize("is_begun", [False, True])
+def test_a_trace_that_torch_has_not_written(
+    is_begun: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on a full disk: torch's export returns as if it had written it."""
+    from profiles.capture import Capture
+    from suite.collectives import GroupNames
+
+    def export(_: object, path: str) -> None:
+        if is_begun:
+            Path(path).touch()
+
+    monkeypatch.setattr(torch.profiler.profile, "export_chrome_trace", export)
+    capture = Capture(0, CPU, {}, GroupNames(RankLayout(1), 0))
+    with pytest.raises(RunFailed, match="the disk may be full") as caught:
+        capture.record((), tmp_path, None, tmp_path)
+    report = caught.value.report
+    assert (report.kind, report.value) == ("cannot_save", str(tmp_path))

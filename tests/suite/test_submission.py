@@ -13,7 +13,7 @@ import pytest
 from suite import environment, submission
 from suite.errors import ConfigError
 from suite.launchers.base import Stopped
-from suite.launchers.slurm_commands import JobState, SlurmError
+from suite.launchers.slurm_commands import JobState, NoController, SlurmError
 from suite.session import Outcome
 from suite.store import open_run
 from suite.submission import JOB, LOG, TOLD, Request, SubmittedJob, sbatch_options, sweep
@@ -31,14 +31,14 @@ class FakeSlurm:
     def __init__(self, states: Sequence[str], finishes: int) -> None:
         self.states = list(states)
         self.finishes = finishes
-        self.refuses: str | None = None
+        self.refuses: SlurmError | None = None
         self.submitted: list[list[str]] = []
         self.cancelled: list[str] = []
         self.folder = Path()
 
     def command(self, *words: str) -> str:
         if self.refuses is not None and words[0] == "sbatch":
-            raise SlurmError(self.refuses)
+            raise self.refuses
         return ""
 
     def submit(self, options: Sequence[str], script: str, variables: object) -> str:
@@ -162,7 +162,7 @@ def test_ctrl_c_cancels(following: Any) -> None:
 
 def test_what_slurm_refuses_is_not_submitted(following: Any, tmp_path: Path) -> None:
     slurm = FakeSlurm([], finishes=0)
-    slurm.refuses = "Requested node configuration is not available"
+    slurm.refuses = SlurmError("Requested node configuration is not available")
     with pytest.raises(ConfigError) as caught:
         following(slurm)
     report = caught.value.report
@@ -171,6 +171,16 @@ def test_what_slurm_refuses_is_not_submitted(following: Any, tmp_path: Path) -> 
     assert "--nodes=2" in str(report.value)
     assert slurm.submitted == []
     assert os.listdir(tmp_path) == []
+
+
+def test_where_no_controller_answers_that_is_said(following: Any) -> None:
+    slurm = FakeSlurm([], finishes=0)
+    slurm.refuses = NoController("fetch_config: DNS SRV lookup failed")
+    with pytest.raises(ConfigError, match="no Slurm controller answers") as caught:
+        following(slurm)
+    report = caught.value.report
+    assert (report.kind, report.field, report.value) == ("environment", "launcher", "slurm")
+    assert "--launcher local" in str(report.remedy)
 
 
 def test_what_would_never_start_is_cancelled(following: Any) -> None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from suite.errors import ConfigError
 from suite.launchers import slurm_commands
 from suite.launchers.remote import check_hosts
 from suite.launchers.slurm import SlurmLauncher, check_allocation, is_inside, srun
-from suite.launchers.slurm_commands import SlurmError, complaint, parse_job, why_ended
+from suite.launchers.slurm_commands import NoController, SlurmError, complaint, parse_job, why_ended
 from suite.spec import LayoutSpec, RunSpec
 from tests.helpers.records import make_run
 
@@ -98,6 +100,20 @@ def test_a_controller_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> N
 def test_a_command_that_is_not_there() -> None:
     with pytest.raises(SlurmError, match="no-such-command is not installed here"):
         slurm_commands.command("no-such-command")
+
+
+@pytest.mark.parametrize(
+    ("said", "kind"),
+    [
+        ("fetch_config: DNS SRV lookup failed", NoController),
+        ("Batch job submission failed: Unable to contact slurm controller (connect failure)", NoController),
+        ("invalid partition specified: foo", SlurmError),
+    ],
+)
+def test_no_controller_is_told_from_a_refusal(said: str, kind: type[SlurmError]) -> None:
+    with pytest.raises(SlurmError, match="^" + re.escape(said)) as caught:
+        slurm_commands.command("sh", "-c", 'echo "sbatch: error: $0" >&2; exit 1', said)
+    assert type(caught.value) is kind
 
 
 def test_complaints() -> None:

@@ -12,7 +12,7 @@ SAID = {
     "RANK": "1",
     "WORLD_SIZE": "2",
     "LOCAL_RANK": "0",
-    "MASTER_ADDR": "node0",
+    "MASTER_ADDR": "127.0.0.1",
     "MASTER_PORT": "29500",
     "TORCHELASTIC_USE_AGENT_STORE": "True",
     "TORCHELASTIC_RESTART_COUNT": "3",
@@ -20,12 +20,12 @@ SAID = {
 
 
 def test_what_torchrun_says() -> None:
-    assert Start.of(SAID) == Start(1, 2, 0, ("node0", 29500), True, "3")
+    assert Start.of(SAID) == Start(1, 2, 0, ("127.0.0.1", 29500), True, "3")
 
 
 def test_plain_srun_has_no_store_of_an_agent() -> None:
     plain = {name: value for name, value in SAID.items() if not name.startswith("TORCHELASTIC")}
-    assert Start.of(plain) == Start(1, 2, 0, ("node0", 29500), False, "0")
+    assert Start.of(plain) == Start(1, 2, 0, ("127.0.0.1", 29500), False, "0")
 
 
 @pytest.mark.parametrize(
@@ -41,6 +41,27 @@ def test_what_is_missing_is_named(change: dict[str, str | None], text: str) -> N
         Start.of(environment)
     assert caught.value.report.field == "launcher"
     assert text in caught.value.report.message
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"RANK": "2"},
+        {"RANK": "-1"},
+        {"WORLD_SIZE": "0"},
+        {"LOCAL_RANK": "2"},
+        {"LOCAL_RANK": "-1"},
+        {"MASTER_PORT": "0"},
+        {"MASTER_PORT": "65536"},
+        {"MASTER_ADDR": ""},
+        {"MASTER_ADDR": "a..b"},
+    ],
+)
+def test_what_contradicts_is_named(change: dict[str, str]) -> None:
+    with pytest.raises(ConfigError) as caught:
+        Start.of({**SAID, **change})
+    field = next(iter(change))
+    assert (caught.value.report.field, str(caught.value.report.value)) == (field, change[field])
 
 
 def test_as_many_processes_as_ranks() -> None:

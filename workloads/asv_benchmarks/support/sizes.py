@@ -202,7 +202,7 @@ def chosen() -> Size:
     """The size that ``SPARSE2D_ASV_SIZE`` names; ``quick`` where it is not set.
 
     Raises:
-        ConfigError: there is no such size.
+        ConfigError: there is no such size, or the options cannot be read.
     """
     name, ranks_given = _setting()
     if name not in SIZES or (ranks_given is not None and name != "cluster"):
@@ -216,7 +216,11 @@ def chosen() -> Size:
 
 
 def options() -> list[str]:
-    """Further options of ``sparse2d run`` and ``sweep``, from ``SPARSE2D_ASV_OPTIONS``."""
+    """Further options of ``sparse2d run`` and ``sweep``, from ``SPARSE2D_ASV_OPTIONS``.
+
+    Raises:
+        ConfigError: a quote in it is not closed.
+    """
     return _parsed()[1]
 
 
@@ -256,7 +260,13 @@ def _in_2d() -> str:
 def _parsed() -> tuple[str | None, list[str]]:
     """The implementation that is asked for, and the other options."""
     implementation, others = None, []
-    words = iter(shlex.split(os.environ.get(OPTIONS_VARIABLE, "")))
+    given = os.environ.get(OPTIONS_VARIABLE, "")
+    try:
+        words = iter(shlex.split(given))
+    except ValueError as error:
+        raise ConfigError(
+            OPTIONS_VARIABLE, given, f"its words cannot be told apart: {error}.", "Quote it as in a shell."
+        ) from error
     for word in words:
         name, separator, value = word.partition("=")
         if name == "--implementation":

@@ -134,3 +134,12 @@ def test_a_wrong_size_is_named(wrong, monkeypatch):
     with pytest.raises(ConfigError, match=r"no such size|no number of ranks") as caught:
         sizes.chosen()
     assert caught.value.report.field == sizes.SIZE_VARIABLE
+
+
+@pytest.mark.parametrize("name", sizes.SIZES)
+def test_options_with_an_open_quote_are_named(name, monkeypatch):
+    monkeypatch.setenv(sizes.SIZE_VARIABLE, name)
+    monkeypatch.setenv(sizes.OPTIONS_VARIABLE, "--device 'cpu")
+    with pytest.raises(ConfigError, match="No closing quotation") as caught:
+        sizes.chosen()
+    assert caught.value.report.field == sizes.OPTIONS_VARIABLE
