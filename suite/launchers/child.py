@@ -70,8 +70,11 @@ class Child:
                 self.exited_at = time.monotonic()
                 if self.exit_code == -signal.SIGKILL and self._group is not None:
                     self.oom_kills = oom_kills(self._group) - self._kills_before
-            elif (group := memory_group(self._process.pid)) != self._group:
-                self._group, self._kills_before = group, 0 if group is None else oom_kills(group)
+            else:
+                group = memory_group(self._process.pid)
+                # A process that is just ending is in none any more: what it was in is what counts.
+                if group is not None and group != self._group:
+                    self._group, self._kills_before = group, oom_kills(group)
 
     def signal_group(self, number: signal.Signals) -> None:
         """Sends a signal to the rank and whatever it has started in its session."""

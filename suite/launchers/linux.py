@@ -67,6 +67,8 @@ def memory_group(pid: int) -> Path | None:
         return None
     for line in lines:
         _, controllers, path = line.split(":", 2)
+        if path == "/":  # the root limits nothing
+            continue
         folder = _CGROUP / ("memory" if controllers else "") / path.lstrip("/")
         if "memory" in controllers.split(",") or (controllers == "" and (folder / "memory.events").exists()):
             return folder
