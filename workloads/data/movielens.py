@@ -33,7 +33,6 @@ import numpy as np
 from pydantic import Field
 
 from suite.data import DataSource, Samples
-from suite.errors import ConfigError
 from suite.spec import Frozen, WorkloadSpec, validated
 from workloads.data.counter_random import key, permutation
 from workloads.data.movielens_files import (
@@ -47,6 +46,7 @@ from workloads.data.movielens_files import (
     read_atomic,
     read_grouplens,
 )
+from workloads.data.movielens_fit import refuse_misfits
 
 TRAIN_SAMPLES = RATINGS * 8 // 10
 AGE_BRACKETS = (18, 25, 35, 45, 50, 56)
@@ -81,29 +81,7 @@ class MovieLens(DataSource):
     def check(cls, workload: WorkloadSpec) -> None:
         """Refuses wrong options, unknown features, tables too small, and missing or damaged files."""
         validated(MovieLensOptions, workload.data.options, "data.options.")
-        for table in workload.tables:
-            for feature in table.features:
-                if feature not in FEATURE_ROWS:
-                    raise ConfigError(
-                        f"tables.{table.name}.features",
-                        feature,
-                        "MovieLens has no such feature.",
-                        f"Use some of {list(FEATURE_ROWS)}.",
-                    )
-                if table.rows < FEATURE_ROWS[feature]:
-                    raise ConfigError(
-                        f"tables.{table.name}.rows",
-                        table.rows,
-                        f"feature {feature} has ids up to {FEATURE_ROWS[feature] - 1}.",
-                        f"Use {FEATURE_ROWS[feature]} rows or more.",
-                    )
-        if workload.model.dense_features != len(DENSE_FEATURES):
-            raise ConfigError(
-                "model.dense_features",
-                workload.model.dense_features,
-                f"MovieLens has {len(DENSE_FEATURES)}: {', '.join(DENSE_FEATURES)}.",
-                f"Use {len(DENSE_FEATURES)}.",
-            )
+        refuse_misfits(workload, FEATURE_ROWS, DENSE_FEATURES)
         _read(workload)
 
     def __init__(self, workload: WorkloadSpec, seed: int) -> None:

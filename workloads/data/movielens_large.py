@@ -37,6 +37,7 @@ from suite.errors import ConfigError
 from suite.spec import Frozen, WorkloadSpec, validated
 from workloads.data.counter_random import key, permuted
 from workloads.data.delimited import BadLine, Fields, decimals
+from workloads.data.movielens_fit import refuse_misfits
 from workloads.data.text_copy import FIELD, Expected, TextCopy, TextFormat, open_copy, refuse
 
 Size = Literal["1m", "10m", "20m", "25m", "32m"]
@@ -117,7 +118,7 @@ class MovieLensLarge(DataSource):
 
     def __init__(self, workload: WorkloadSpec, seed: int) -> None:
         self._options = validated(MovieLensLargeOptions, workload.data.options, "data.options.")
-        _refuse_misfits(workload, self._options.size)
+        refuse_misfits(workload, feature_rows(self._options.size), DENSE_FEATURES)
         if workload.data.location is None:
             raise ConfigError(
                 FIELD,
@@ -217,33 +218,6 @@ class MovieLensLarge(DataSource):
     def _period(self) -> tuple[int, int]:
         time = self._ratings.arrays["time"]
         return int(time.min()), max(int(time.max()), int(time.min()) + 1)
-
-
-def _refuse_misfits(workload: WorkloadSpec, size: Size) -> None:
-    rows = feature_rows(size)
-    for table in workload.tables:
-        for feature in table.features:
-            if feature not in rows:
-                raise ConfigError(
-                    f"tables.{table.name}.features",
-                    feature,
-                    "there is no such feature.",
-                    f"Use some of {list(rows)}.",
-                )
-            if table.rows < rows[feature]:
-                raise ConfigError(
-                    f"tables.{table.name}.rows",
-                    table.rows,
-                    f"feature {feature} has ids up to {rows[feature] - 1}.",
-                    f"Use {rows[feature]} rows or more.",
-                )
-    if workload.model.dense_features != len(DENSE_FEATURES):
-        raise ConfigError(
-            "model.dense_features",
-            workload.model.dense_features,
-            f"there are {len(DENSE_FEATURES)}: {', '.join(DENSE_FEATURES)}.",
-            f"Use {len(DENSE_FEATURES)}.",
-        )
 
 
 def _ratings(folder: Path, options: MovieLensLargeOptions) -> TextCopy:
