@@ -230,7 +230,11 @@ def test_control_c_ends_a_sweep_and_keeps_its_records(tmp_path, monkeypatch):
         return succeed(run, index)
 
     monkeypatch.setattr(FakeLauncher, "script", script)
-    with pytest.raises(session.Interrupted):
+    with pytest.raises(session.Interrupted) as raised:
         sweep(session.plan_sweep(make_run(), [1, 2, 4], [1]), tmp_path)
+    told = raised.value.record.error
+    assert told is not None
+    assert "1 configuration finished" in told.message
+    assert "--resume" in (told.remedy or "")
     assert sorted(store.read(file).status for file in records(tmp_path)) == ["complete", "failed"]
     assert len(FakeLauncher.launched) == 2
