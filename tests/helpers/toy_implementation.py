@@ -1,6 +1,8 @@
 """An implementation without TorchRec, and the faults that it commits on demand.
 
-``TOY_FAULT=kind:rank:step`` (or ``kind:rank:step:launch``) makes one rank commit a fault in a training step.
+``TOY_FAULT=kind:rank:step`` (or ``kind:rank:step:launch``) makes one rank commit a fault in a training step,
+step -1 being the build. It writes when it did, as ``time.monotonic`` has it, into the file ``TOY_FAULT_TIME``
+where that is set.
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ from suite.implementation import Implementation
 from suite.spec import RunSpec
 
 FAULT = "TOY_FAULT"
+FAULT_TIME = "TOY_FAULT_TIME"
 
 
 class Toy(Implementation):
@@ -83,7 +86,10 @@ def fault_now(step: int) -> str | None:
 
 
 def commit_fault(step: int) -> None:
-    match fault_now(step):
+    fault = fault_now(step)
+    if fault and FAULT_TIME in os.environ:
+        Path(os.environ[FAULT_TIME]).write_text(str(time.monotonic()))
+    match fault:
         case "raise":
             raise ValueError("this rank was told to raise")
         case "config":

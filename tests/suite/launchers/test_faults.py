@@ -1,7 +1,6 @@
 """Real ranks that fail in real collectives: who is named, after how long, and what is left.
 
-The deadlines are those of docs/faults.md. They are measured from the start of training, which the toy's
-faults follow within milliseconds; those in the build from its start.
+The deadlines are those of docs/faults.md, measured from the fault.
 """
 
 from __future__ import annotations
@@ -17,12 +16,11 @@ from pathlib import Path
 
 import pytest
 
-from suite.launchers.base import Progress
 from suite.launchers.local import LocalLauncher
 from suite.record import LaunchRecord
 from suite.session import run_one
 from tests.helpers.leftovers import MARK, marked, none_within
-from tests.helpers.toy_implementation import FAULT
+from tests.helpers.toy_implementation import FAULT, FAULT_TIME
 from tests.helpers.toy_run import toy_run
 
 STALL_TIMEOUT_S = 6.0
@@ -44,22 +42,16 @@ Faulty = Callable[[str], tuple[LaunchRecord, float]]
 
 @pytest.fixture
 def faulty(monkeypatch: pytest.MonkeyPatch, mark: str, tmp_path: Path) -> Faulty:
-    """``faulty("exit:1:3")`` launches the toy with this fault; the record, and seconds since it trains."""
+    """``faulty("exit:1:3")`` launches the toy with this fault; the record, and seconds since the fault."""
+    committed_at = tmp_path / "committed_at"
 
     def launch(fault: str) -> tuple[LaunchRecord, float]:
         monkeypatch.setenv(FAULT, fault)
-        trains_since: list[float] = []
-
-        until = "build" if fault.endswith(":-1") else "train"
-
-        def on_progress(progress: Progress) -> None:
-            if progress.phase == until:
-                trains_since.append(time.monotonic())
-
+        monkeypatch.setenv(FAULT_TIME, str(committed_at))
         # Short only where it is what is tested: on a busy machine starting has long gaps too.
         run = toy_run(stall_timeout_s=STALL_TIMEOUT_S if fault.startswith("sleep") else 60)
-        record = LocalLauncher().launch(run, 0, tmp_path, on_progress)
-        return record, time.monotonic() - trains_since[0]
+        record = LocalLauncher().launch(run, 0, tmp_path, lambda _: None)
+        return record, time.monotonic() - float(committed_at.read_text())
 
     return launch
 
@@ -83,7 +75,7 @@ def faulty(monkeypatch: pytest.MonkeyPatch, mark: str, tmp_path: Path) -> Faulty
         ("memory_limit:1:3", "out_of_memory", 1, ["ran out of memory in step 3 of 6", "allocate"], ENDED_S),
         # What a rank has started in a session of its own ends too: the fixture looks for it.
         ("leave_a_session:1:3", "rank_raised", 1, ["told to raise"], ENDED_S + 1),
-        # Before training: the time counts from the beginning of the build.
+        # Before training.
         ("kill:1:-1", "rank_killed", 1, ["SIGKILL", "while building"], ENDED_S),
         ("stop:0:-1", "rank_stalled", 0, ["is stopped", "while building"], STOPPED_S),
     ],
