@@ -2,8 +2,8 @@
 
 It plans, starts and steps as ``reference_2d`` does; the groups, the moving of the plan onto a group's ranks
 and the sync are TorchRec's. Which ranks form a group follows ``use_inter_host_allreduce``, its name for the
-contiguous placement. Its other sharding strategy, FULLY_SHARDED, keeps no whole weights between steps, which
-nothing here could be checked against without a GPU: it is not offered.
+contiguous placement. Its other sharding strategy, FULLY_SHARDED, is not offered: it cannot be run without a
+GPU, and as its source reads it trains something else (docs/sharding.md).
 """
 
 from __future__ import annotations

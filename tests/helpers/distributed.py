@@ -31,10 +31,10 @@ from typing import Any, NamedTuple
 
 #: Seconds for processes to start (four on two busy cores take 20), and for one job.
 START_DEADLINE_S = 120.0
-JOB_DEADLINE_S = 60.0
+JOB_DEADLINE_S = 120.0
 #: Every process group's timeout: shorter than a job's deadline, so that a rank that waits for a lost
 #: peer raises, and its traceback says where, before the deadline kills it.
-GROUP_TIMEOUT = timedelta(seconds=45)
+GROUP_TIMEOUT = timedelta(seconds=90)
 
 
 class RankFailed(AssertionError):

@@ -146,3 +146,16 @@ def no_module(workload: Any, device: torch.device) -> object:
 def raises(workload: Any, device: torch.device) -> nn.Module:
     """A factory with a bug."""
     return nn.Linear(1 // 0, 1)
+
+
+class ComputesItsInput(nn.Module):
+    """What its tables get is not the batch's own tensor: the forward makes it."""
+
+    def __init__(self, workload: Any, device: torch.device) -> None:
+        super().__init__()
+        self.tables = collection(workload.tables)
+        self.layer = nn.Linear(_width(self.tables), 1)
+
+    def forward(self, dense: torch.Tensor, sparse: KeyedJaggedTensor) -> torch.Tensor:
+        made = KeyedJaggedTensor(sparse.keys(), sparse.values().clone(), lengths=sparse.lengths())
+        return self.layer(self.tables(made).values())  # type: ignore[no-any-return]

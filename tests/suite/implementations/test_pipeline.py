@@ -62,3 +62,29 @@ def test_a_step_exchanges_the_ids_of_the_next_batch_and_prediction_needs_no_pipe
     assert [step["all_to_all"] for step in pipelined[0]] == [each + ids, each, each - ids]
     assert torch.equal(plain[1], pipelined[1])
     assert plain[2] == pipelined[2]
+
+
+def _one_step(case: Case, factory: str) -> str:
+    """Job: what a training step of a model of the user's own says."""
+    from suite.errors import ConfigError
+    from suite.implementation import implementation_class
+
+    run = case.run_spec()
+    tables = tuple(table.model_copy(update={"pooling": "sum"}) for table in run.workload.tables)
+    model = run.workload.model.model_copy(update={"factory": factory})
+    workload = run.workload.model_copy(update={"model": model, "tables": tables})
+    run = run.model_copy(update={"workload": workload})
+    built = implementation_class(case.implementation)(run, torch.device("cpu"))
+    try:
+        built.train_step(rank_batch(global_batch(0, case.global_batch), run, dist.get_rank()))
+    except ConfigError as error:
+        return f"{error.report.field}: {error.report.message}"
+    return "trained"
+
+
+def test_a_model_whose_tables_would_be_left_out_is_refused(world: Callable[[int], World]) -> None:
+    case = Case(2, "table_wise", implementation="baseline_1d", pipeline="sparse_dist")
+    factory = "tests.helpers.models:ComputesItsInput"
+    for said in world(2).run(_one_step, case, factory):
+        assert said.startswith("pipeline: TorchRec cannot pipeline this model"), said
+    assert world(2).run(_one_step, case.but(pipeline="none"), factory) == ["trained"] * 2

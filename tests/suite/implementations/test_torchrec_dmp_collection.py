@@ -7,11 +7,17 @@ the all-reduce is a sum and a division, by the hook that DMPCollection has for t
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable
 from typing import Any
 
 import pytest
+from fbgemm_gpu.split_table_batched_embeddings_ops_common import EmbeddingLocation
+from fbgemm_gpu.split_table_batched_embeddings_ops_training import (
+    ComputeDevice,
+    SplitTableBatchedEmbeddingBagsCodegen,
+)
 
 from suite.errors import ConfigError
 from suite.implementation import implementation_class
@@ -60,6 +66,23 @@ def train_on_cpu(case: Case) -> Trained:
         module.DMPCollection = original
 
 
+def build_fully_sharded(case: Case) -> str:
+    """Job: what stops DMPCollection's other strategy on CPU."""
+    from torchrec.distributed.types import ShardingStrategy
+
+    from suite.implementations import torchrec_dmp_collection as module
+
+    original = module.DMPCollection
+    module.DMPCollection = functools.partial(on_cpu(), sharding_strategy=ShardingStrategy.FULLY_SHARDED)
+    try:
+        train(case.but(implementation="torchrec_dmp_collection"))
+    except Exception as error:
+        return str(error)
+    finally:
+        module.DMPCollection = original
+    return "nothing"
+
+
 TWO_GROUPS = Case(4, "mixed", replica_groups=2)
 
 
@@ -81,6 +104,17 @@ def test_it_trains_what_the_reference_trains(case: Case, world: Callable[[int], 
         for name, tensor in ours.final.items():
             assert distance(other.final[name], tensor) <= TOLERANCE, name
         assert other.ended.keys() == ours.ended.keys(), "the same ranks hold the same shards"
+
+
+def test_what_keeps_fully_sharded_from_being_offered(world: Callable[[int], World]) -> None:
+    # It cuts up FBGEMM's weights_dev on a CUDA stream, and FBGEMM's weights on CPU are not there. When either
+    # changes, it can be checked here as the default strategy is, and offered.
+    case = Case(2, "row_wise", replica_groups=2)
+    for why in world(2).run(build_fully_sharded, case):
+        assert "torch.cuda.Stream requires CUDA" in why
+    on_the_host = [(10, 4, EmbeddingLocation.HOST, ComputeDevice.CPU)]
+    module = SplitTableBatchedEmbeddingBagsCodegen(on_the_host)
+    assert (module.weights_dev.numel(), module.weights_host.numel()) == (0, 40)
 
 
 def run_on(device: str, case: Case = TWO_GROUPS) -> RunSpec:
