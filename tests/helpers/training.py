@@ -191,7 +191,8 @@ class Trained:
         initial: ``gather_weights()`` before the first step.
         final: the same after the last step and ``sync_replicas()``.
         losses: the local loss of every step (sum over local samples times T / G).
-        digests: after every step, for each shard of this rank the hash of its weights' and moments' bits.
+        began: for each shard of this rank, before the first step, the hash of its weights' and moments' bits.
+        digests: the same after every step.
         ended: the same after ``sync_replicas()``.
         sharding: by table, its sharding type and column shards.
     """
@@ -199,6 +200,7 @@ class Trained:
     initial: dict[str, torch.Tensor]
     final: dict[str, torch.Tensor]
     losses: list[float]
+    began: dict[ShardKey, str]
     digests: list[dict[ShardKey, str]]
     ended: dict[ShardKey, str]
     sharding: dict[str, tuple[str, int]]
@@ -250,7 +252,7 @@ def train(case: Case) -> Trained:
 
     run = case.run_spec()
     model: Any = implementation_class(case.implementation)(run, torch.device("cpu"))
-    initial = dict(model.gather_weights())
+    initial, began = dict(model.gather_weights()), digests(model)
     losses, seen = [], []
 
     def batch_of(step: int) -> Any:
@@ -262,7 +264,7 @@ def train(case: Case) -> Trained:
         seen.append(digests(model))
     model.sync_replicas()
     sharding = {t.table: (t.sharding, t.column_shards) for t in model.sharding()}
-    return Trained(initial, dict(model.gather_weights()), losses, seen, digests(model), sharding)
+    return Trained(initial, dict(model.gather_weights()), losses, began, seen, digests(model), sharding)
 
 
 def digests(model: Any) -> dict[ShardKey, str]:

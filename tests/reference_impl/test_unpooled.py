@@ -104,7 +104,7 @@ def _train(case: Unpooled) -> Trained:
     model: Any = implementation_class(case.implementation)(run, torch.device("cpu"))
     for shard in model.shards:
         shard.weight.detach().mul_(5)
-    initial = dict(model.gather_weights())
+    initial, began = dict(model.gather_weights()), digests(model)
     losses, seen = [], []
     for step in range(STEPS):
         batch = rank_batch(_samples(step, case.global_batch), run, dist.get_rank())
@@ -112,7 +112,7 @@ def _train(case: Unpooled) -> Trained:
         seen.append(digests(model))
     model.sync_replicas()
     sharding = {t.table: (t.sharding, t.column_shards) for t in model.sharding()}
-    return Trained(initial, dict(model.gather_weights()), losses, seen, digests(model), sharding)
+    return Trained(initial, dict(model.gather_weights()), losses, began, seen, digests(model), sharding)
 
 
 TYPES = ("table_wise", "row_wise", "column_wise")
