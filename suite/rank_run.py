@@ -6,7 +6,7 @@ import json
 import os
 import socket
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -27,16 +27,12 @@ from suite.job import Job, RankOutput
 from suite.launchers.deadlines import START_S
 from suite.launchers.reporter import Reporter
 from suite.launchers.variables import STORE_FD
-from suite.loading import load_attribute
 from suite.memory import PeakMemory
 from suite.metrics.quality import quality
-from suite.record import MemoryProfile, ProfileRecord, RankRecord
+from suite.rank_profile import RankProfile
+from suite.record import RankRecord
 from suite.spec import RunSpec
-from suite.timed_loop import align, run_profiled, run_steps
-
-#: What profiles steps, reached by its name: ``profiles`` depends on ``suite``.
-PROFILER = "profiles.capture:Capture"
-MEMORY_PROFILER = "profiles.memory:MemoryCapture"
+from suite.timed_loop import align, run_steps
 
 
 def run_rank(job: Job, rank: int, reporter: Reporter) -> RankOutput:
@@ -97,9 +93,9 @@ def run_rank(job: Job, rank: int, reporter: Reporter) -> RankOutput:
     reporter.at("evaluate", 0, count)
     predictions = predict(implementation, batches, lambda index: reporter.at("evaluate", index, count))
     if run.profile_steps:
-        profile = _profile(job, rank, device, implementation, batches, groups, timed.step_ms, reporter)
-        of_memory = _profile_memory(run, device, implementation, batches, reporter)
-        held = record.memory.model_copy(update={"profile": of_memory})
+        looked = RankProfile(job, rank, device, implementation, batches, groups, reporter)
+        profile = looked.components(float(np.median(timed.step_ms)))
+        held = record.memory.model_copy(update={"profile": looked.memory()})
         record = record.model_copy(update={"profile": profile, "memory": held})
     align(device)  # nobody leaves while another still needs it
     dist.destroy_process_group()
@@ -131,83 +127,6 @@ def announced(
         return waiting.popleft()
 
     return next_of
-
-
-def _profile(
-    job: Job,
-    rank: int,
-    device: torch.device,
-    implementation: Implementation,
-    batches: RankBatches,
-    groups: GroupNames,
-    step_ms: Sequence[float],
-    reporter: Reporter,
-) -> ProfileRecord:
-    """Steps under the profiler, on batches of the timed steps once more. After the evaluation, so that they
-    train for nothing that is measured."""
-    run = job.run
-    # Whole intervals from sync to sync, or the sync would be found too often or never.
-    count = -(-run.profile_steps // run.sync_interval) * run.sync_interval
-
-    def steps(keep: Path | None) -> ProfileRecord:
-        capture = load_attribute(PROFILER, "profiler")(
-            rank, device, implementation.component_ranges(), groups
-        )
-        with capture:
-            profiled_ms = run_profiled(
-                implementation.train_step,
-                lambda step: batches.train(run.warmup_steps + step % len(step_ms)),
-                steps=capture.starting_steps + count,
-                device=device,
-                around=capture.step,
-                done=lambda step: reporter.at("profile", step, count),
-            )
-        record: ProfileRecord = capture.record(profiled_ms, job.output, keep, job.folder)
-        return record
-
-    reporter.at("profile", 0, count)
-    traced = _is_traced(run, rank, float(np.median(step_ms)))
-    profile = steps(job.folder / "trace" / f"launch{job.launch}" if traced else None)
-    cheaper = None if run.optimizer.name == "sgd" else implementation.cheaper_table_optimizer()
-    if cheaper is None:
-        return profile
-    with cheaper:
-        again = steps(None).steps
-    plain_sgd_ms = tuple(step.components["lookup_backward_optimizer"].busy_ms for step in again)
-    return profile.model_copy(update={"plain_sgd_ms": plain_sgd_ms})
-
-
-def _profile_memory(
-    run: RunSpec,
-    device: torch.device,
-    implementation: Implementation,
-    batches: RankBatches,
-    reporter: Reporter,
-) -> MemoryProfile:
-    """Intervals from sync to sync with every call of the allocator told: what that costs is no part of a
-    component, so it is a pass of its own. Two intervals and four steps at least: in some a free is unseen."""
-    capture = load_attribute(MEMORY_PROFILER, "profiler")(device, implementation, run.sync_interval)
-    count = run.sync_interval * max(2, -(-4 // run.sync_interval)) + capture.extra_steps
-    with capture:
-        run_profiled(
-            implementation.train_step,
-            lambda step: batches.train(run.warmup_steps + step),
-            steps=count,
-            device=device,
-            around=capture.step,
-            done=lambda step: reporter.at("profile", step, count),
-        )
-    found: MemoryProfile = capture.record()
-    return found
-
-
-def _is_traced(run: RunSpec, rank: int, median_ms: float) -> bool:
-    """Whether this rank's trace is kept. Collective where the slowest rank's is."""
-    if run.trace != "slowest":
-        return rank in (run.traced_ranks or ())
-    everyone: list[float] = [0.0] * run.layout.world_size
-    dist.all_gather_object(everyone, median_ms)
-    return everyone.index(max(everyone)) == rank
 
 
 def description(source: DataSource, reference: str) -> dict[str, Any]:

@@ -63,6 +63,17 @@ def test_progress_goes_through_the_phases(launched: tuple[LaunchRecord, list[Pro
     assert "train" in phases
 
 
+def test_all_profiled_steps_are_one_count(tmp_path: Path) -> None:
+    # The passes follow each other: a rank in the second is further than one in the first.
+    told: list[Progress] = []
+    run = toy_run(profile_steps=2)
+    assert LocalLauncher().launch(run, 0, tmp_path, told.append).status == "complete"
+    profiled = [(p.step, p.steps) for p in told if p.phase == "profile"]
+    assert profiled == sorted(profiled)
+    assert len({steps for _, steps in profiled}) == 1
+    assert profiled[-1][0] == profiled[-1][1] > run.profile_steps
+
+
 def test_only_logs_are_left_in_the_folder(launched: tuple[LaunchRecord, list[Progress], Path]) -> None:
     folder = launched[2]
     files = sorted(str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_file())
