@@ -22,6 +22,8 @@ from suite.cli.verb import Result, verb
 from suite.errors import ConfigError
 from suite.store import RECORD
 
+REPLICA_GROUPS = (1, 2, 4)
+
 
 @verb("sweep")
 def sweep(
@@ -35,9 +37,13 @@ def sweep(
     slurm: SlurmOptions,
     world_sizes: Annotated[str, typer.Option(metavar="T,...", help="World sizes.")] = "1,2,4",
     replica_groups: Annotated[
-        str,
-        typer.Option(metavar="M,...", help="Numbers of replica groups; each at the world sizes it divides."),
-    ] = "1,2,4",
+        str | None,
+        typer.Option(
+            metavar="M,...",
+            help="Numbers of replica groups; each at the world sizes it divides.  [default: those of 1,2,4 "
+            "that divide any]",
+        ),
+    ] = None,
     resume: Resume = False,
 ) -> Result:
     """Train every world size with every number of replica groups that divides it.
@@ -56,7 +62,12 @@ def sweep(
       sparse2d sweep dlrm_small --launches 5 --resume
       sparse2d sweep dlrm_small --launcher slurm --slurm-nodes 2 --slurm-time 60
     """
-    sizes = whole_numbers(world_sizes, "world_sizes"), whole_numbers(replica_groups, "replica_groups")
+    sizes = whole_numbers(world_sizes, "world_sizes")
+    groups = (
+        [m for m in REPLICA_GROUPS if any(t % m == 0 for t in sizes)]
+        if replica_groups is None
+        else whole_numbers(replica_groups, "replica_groups")
+    )
     if len(set(workloads)) < len(workloads):
         raise ConfigError("workload", workloads, "a workload is named twice.", "Name each workload once.")
     if options.launcher == "torchrun":
@@ -66,14 +77,14 @@ def sweep(
             "one start by torchrun is one launch of one configuration.",
             "Start `run` for each, or sweep with --launcher slurm.",
         )
-    options = slurm.spread(options, max(sizes[0]))
+    options = slurm.spread(options, max(sizes))
     specs = [load_workload(name, options.data) for name in workloads]
     one_host = max(1, options.ranks_per_host or 1)
     bases = [options.build(spec, world_size=one_host) for spec in specs]
-    runs = [run for base in bases for run in session.plan_sweep(base, *sizes)]
+    runs = [run for base in bases for run in session.plan_sweep(base, sizes, groups)]
     console = messages()
 
-    for size in sorted(set(sizes[0]) - {run.layout.world_size for run in runs}):
+    for size in sorted(set(sizes) - {run.layout.world_size for run in runs}):
         console.print(f"Note: T={size} is left out: none of the replica groups divides it.", markup=False)
 
     def tell(index: int, outcome: session.Outcome) -> None:

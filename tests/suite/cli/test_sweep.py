@@ -25,6 +25,13 @@ def test_the_table_shows_2d_beside_1d_at_the_same_world_size(cli):
     assert [row[-1] for row in lines(done.out, "2D")] == ["2.00x", "2.00x", "4.00x"]
 
 
+def test_by_default_m_follows_the_world_sizes(cli, launched):
+    assert cli("sweep", TINY, "--world-sizes", "1").code == 0
+    assert cli("sweep", TINY, "--world-sizes", "2").code == 0
+    layouts = [(run.layout.world_size, run.layout.replica_groups) for run, _ in launched]
+    assert layouts == [(1, 1), (2, 1), (2, 2)]
+
+
 def test_it_fits_80_columns_with_intervals(cli):
     done = cli("sweep", TINY, "--launches", "5")
     table = [line for line in done.out.splitlines() if line.strip().startswith(("1D", "2D"))]
