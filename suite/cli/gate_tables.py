@@ -10,7 +10,7 @@ from suite.cli.documents import QUALITY
 from suite.cli.tables import ABSENT, COLOURS, number, size, table
 from suite.gate.calibration import Calibration
 from suite.gate.findings import Finding, Gate
-from suite.gate.report import policy_text
+from suite.gate.report import policy_text, summary
 
 _STATUS = {"pass": "green", "warn": "yellow", "fail": "red"}
 
@@ -42,6 +42,7 @@ def show_gate(gate: Gate, console: Console) -> None:
         for note in part.notes:
             console.print(f"Note: {note}.", markup=False, soft_wrap=True)
         console.print(f"{policy_text(part)}.", markup=False, soft_wrap=True)
+    console.print(summary(gate), markup=False, highlight=False, soft_wrap=True)
     colour = _STATUS[gate.status]
     console.print(f"Verdict: [bold {colour}]{gate.verdict}, {gate.status}[/]", end=" ")
     console.print(f"({gate.reason})", markup=False, soft_wrap=True)

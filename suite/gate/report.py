@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from xml.etree import ElementTree
 
 from suite.gate.findings import Finding, Gate, Part
+from suite.metrics import METRICS
 
 #: So that a workflow finds its own comment again and updates it.
 MARKER = "<!-- sparse2d-gate -->"
+_WORDS = {"pass": "Passed", "warn": "Passed with warnings", "fail": "Failed"}
 _SIGNS = {"pass": "✅", "warn": "⚠️", "fail": "❌"}
 
 
 def markdown(gate: Gate, title: str, footer: Sequence[str] = ()) -> str:
     """The comment: the verdict, what failed or warned, and everything else folded away."""
-    lines = [MARKER, f"## {_SIGNS[gate.status]} {title}: {gate.verdict}", ""]
+    lines = [MARKER, f"## {_SIGNS[gate.status]} {title}: {gate.verdict}", "", summary(gate), ""]
     for part in gate.parts:
         lines += [f"**{part.name}**: {_SIGNS[part.status]} {part.verdict} ({_cell(part.reason)})", ""]
         shown = [row for row in part.findings if row.status != "pass" or row.verdict != "equivalent"]
@@ -28,6 +31,19 @@ def markdown(gate: Gate, title: str, footer: Sequence[str] = ()) -> str:
         lines += [f"- {policy_text(part)}", ""]
     lines += footer
     return "\n".join(lines).rstrip() + "\n"
+
+
+def summary(gate: Gate) -> str:
+    """How many figures came to which verdict, those that must be equal apart from those that have noise."""
+    told = [f"{_WORDS[gate.status]}."]
+    exact = [row for row in gate.findings if row.name in METRICS and METRICS[row.name].deterministic]
+    noisy = [row for row in gate.findings if row not in exact]
+    for kind, rows in (("exact", exact), ("noisy", noisy)):
+        counts = Counter(row.verdict.replace("_", " ") for row in rows)
+        if counts:
+            verdicts = ", ".join(f"{count} {verdict}" for verdict, count in counts.most_common())
+            told.append(f"{len(rows)} {kind} figures: {verdicts}.")
+    return " ".join(told)
 
 
 def policy_text(part: Part) -> str:

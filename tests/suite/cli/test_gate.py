@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -119,6 +120,10 @@ def test_all_reports_say_the_same(cli, repository, plan):
         "7 c", "4 c"
     )
     assert "regression policy: worse fail, did_not_run fail" in comment
+    counted = re.search(r"Failed\. (\d+) exact figures: (\d+) equivalent, 2 worse\. (\d+) noisy", comment)
+    assert counted
+    assert int(counted[1]) == int(counted[2]) + 2, "calls, in both configurations"
+    assert counted[0] in done.out
     suites = ElementTree.parse("junit.xml").getroot()
     assert suites[0].attrib["failures"] == "2"
     assert {case.attrib["name"] for case in suites[0] if case.find("failure") is not None} == {"calls"}
