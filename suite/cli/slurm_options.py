@@ -19,6 +19,11 @@ from suite.launchers.slurm import is_inside
 from suite.spec import RunSpec
 
 Jobs = Literal["sweep", "run"]
+#: Options of sbatch that a job is submitted with, or that would make it run something else than the sweep.
+_OURS = (
+    *("--array", "--nodes", "--ntasks", "--ntasks-per-node", "--output", "--chdir", "--wrap", "--export"),
+    *("--requeue", "--parsable", "--test-only", "--wait"),
+)
 
 
 @dataclass(frozen=True)
@@ -111,6 +116,14 @@ class SlurmOptions:
                 f"it cannot be split into options: {error}.",
                 "Close quotes.",
             ) from error
+        for option in more:
+            if option.split("=")[0] in _OURS or option.startswith(("-a", "-N", "-n", "-D", "-o")):
+                raise ConfigError(
+                    "slurm_options",
+                    self.slurm_options,
+                    f"{option} changes what the job runs, or where it writes.",
+                    "Leave it out: --slurm-nodes and --ranks-per-host say how many hosts and tasks.",
+                )
         return submission.Request(
             partition=self.slurm_partition,
             account=self.slurm_account,

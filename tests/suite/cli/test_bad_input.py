@@ -143,6 +143,13 @@ WRONG = [
     (["run", TINY, "--slurm-partition", "batch"], "slurm_partition", "batch", "no job is submitted"),
     (["run", TINY, "--launcher", "slurm", "--slurm-jobs", "many"], "slurm_jobs", "many", "no such way"),
     (["run", TINY, "--launcher", "slurm", "--slurm-options", "'"], "slurm_options", "'", "cannot be split"),
+    (
+        ["run", TINY, "--launcher", "slurm", "--slurm-options", "--array=0-3"],
+        "slurm_options",
+        "--array=0-3",
+        "changes what the job runs",
+    ),
+    (["run", TINY, "--launcher", "slurm", "--slurm-options", "-N 2"], "slurm_options", "-N 2", "-N changes"),
     (["run", TINY, "--world-size", "4", "--slurm-nodes", "3"], "slurm_nodes", 3, "spread evenly"),
     (
         ["run", TINY, "--world-size", "4", "--slurm-nodes", "2", "--ranks-per-host", "4"],
