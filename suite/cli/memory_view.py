@@ -80,6 +80,8 @@ def show_memory(body: Mapping[str, Any], console: Console) -> None:
             over.add_row(component, bar(held / of["allocated_peak"]), size(held))
     console.print()
     console.print(over)
+    if quiet := [c for c in COMPONENTS if c not in of["by_component"]]:
+        console.print(f"No allocation is seen in: {', '.join(quiet)}.", markup=False)
 
 
 def show_memory_difference(before: Mapping[str, Any], after: Mapping[str, Any], console: Console) -> None:

@@ -131,10 +131,7 @@ def _run(session: Session, together: list[Configuration]) -> None:
     """Keeps what became of configurations."""
     size = sizes.chosen()
     arguments = together[0].arguments() if len(together) == 1 else sizes.sweep_arguments(together)
-    runs_dir = str(ROOT / "runs")
-    document, why_not = _called(
-        [*arguments, "--launches", str(size.launches), "--runs", runs_dir], size.limit_s * len(together)
-    )
+    document, why_not = _called([*arguments, "--launches", str(size.launches)], size.limit_s * len(together))
     if len(together) == 1:
         outcomes = [(together[0], document, why_not)]
     elif "runs" in document:
@@ -194,6 +191,7 @@ def _called(arguments: list[str], limit_s: float) -> tuple[dict[str, Any], str |
             stdout=subprocess.PIPE,
             stderr=progress,
             text=True,
+            cwd=ROOT,  # the paths that it shows are from there, and asv's own folder is soon deleted
             env=os.environ | {"PYTHONPATH": str(SUITE)},
             preexec_fn=partial(_interrupted_with, os.getpid()),
         )
@@ -240,5 +238,5 @@ def _in_words(document: Mapping[str, Any]) -> str:
 
 
 def _from_root(path: str) -> str:
-    """A path of a document, which is from the working folder: one of asv's that is soon deleted."""
-    return os.path.relpath(Path(path).resolve(), ROOT)
+    """A path of a document, which is from the root where the record is in it."""
+    return os.path.relpath(ROOT / path, ROOT)
