@@ -11,6 +11,7 @@ The cache lies beside the data in ``sparse2d_cache``, or where the environment's
 
 from __future__ import annotations
 
+import fcntl
 import gzip
 import hashlib
 import logging
@@ -126,8 +127,12 @@ def open_copy(folder: Path, name: str, form: TextFormat, expected: Expected) -> 
         _refuse_too_small(path, form, expected)
         with writable(cache):
             cache.mkdir(exist_ok=True, parents=True)
-            manifest = _convert(path, files, form, expected)
-            write_whole(manifest_path, manifest.model_dump_json(indent=1) + "\n")
+            with _alone(cache / f"{name}.lock", path):
+                if manifest_path.exists():  # made by the one that was waited for
+                    manifest = _checked(path, files, manifest_path)
+                else:
+                    manifest = _convert(path, files, form, expected)
+                    write_whole(manifest_path, manifest.model_dump_json(indent=1) + "\n")
     _refuse_another_length(path, manifest.lines, expected)
     mapped = {
         array: np.memmap(
@@ -222,6 +227,18 @@ def _refuse_another_length(path: Path, lines: int, expected: Expected) -> None:
         refuse(path, f"it ends after line {lines:,}, and the whole has {expected.lines:,}.", expected.remedy)
 
 
+@contextmanager
+def _alone(lock: Path, path: Path) -> Iterator[None]:
+    """One process at a time makes a copy: a half that is there was left by one that was killed."""
+    with lock.open("wb") as handle:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            _log.warning("Another process reads %s; waiting for its copy", path)
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+
+
 def _convert(path: Path, files: Mapping[str, Path], form: TextFormat, expected: Expected) -> Manifest:
     _log.warning("Reading %s once, into %s", path, next(iter(files.values())).parent)
     began = told = time.monotonic()
@@ -282,7 +299,7 @@ class _HashedWriter:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._part = path.with_name(f".{path.name}.{os.getpid()}.part")
+        self._part = path.with_name(f".{path.name}.part")
         self._digest = hashlib.sha256()
         self._size = 0
 

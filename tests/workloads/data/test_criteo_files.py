@@ -3,7 +3,10 @@ from __future__ import annotations
 import gzip
 import os
 import shutil
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -68,6 +71,37 @@ def test_the_text_is_read_once(folder: Path, monkeypatch: pytest.MonkeyPatch) ->
     open_file(folder, "train.txt", LINES)
     monkeypatch.setattr(text_copy, "_convert", None)
     assert len(open_file(folder, "train.txt", LINES)) == LINES
+
+
+def test_what_a_killed_process_left_goes_with_the_next(folder: Path) -> None:
+    half = folder / "sparse2d_cache" / ".train.txt.rows.part"
+    half.parent.mkdir()
+    half.write_bytes(bytes(10**6))
+    rows = open_file(folder, "train.txt", LINES).arrays["rows"]
+    assert rows[:, 13:].tolist() == [line.categories for line in read_criteo(folder / "train.txt")]
+    assert not half.exists()
+
+
+def test_a_second_process_waits_for_the_copy_of_the_first(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    converting, waiting = threading.Event(), threading.Event()
+    convert, made = text_copy._convert, []
+
+    def slow(path: Path, *arguments: Any) -> Any:
+        converting.set()
+        assert waiting.wait(30)
+        made.append(path)
+        return convert(path, *arguments)
+
+    monkeypatch.setattr(text_copy, "_convert", slow)
+    monkeypatch.setattr(text_copy._log, "warning", lambda *_: waiting.set())
+    with ThreadPoolExecutor(2) as processes:
+        first = processes.submit(open_file, folder, "train.txt", LINES)
+        assert converting.wait(30)
+        second = processes.submit(open_file, folder, "train.txt", LINES)
+        assert np.array_equal(first.result(30).arrays["rows"], second.result(30).arrays["rows"])
+    assert len(made) == 1
 
 
 def test_the_cache_may_lie_elsewhere(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
