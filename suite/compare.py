@@ -39,19 +39,12 @@ _NOT_ARITHMETIC = {
 }
 
 
-class MetricComparison(Frozen):
+class MetricComparison(Judgement):
     """One row: a metric's medians on both sides, and the verdict on them."""
 
     name: str
     unit: str
     direction: Direction
-    before: float | None
-    after: float | None
-    ratio: float | None
-    low: float | None
-    high: float | None
-    verdict: Verdict
-    reason: str
 
 
 class Difference(Frozen):

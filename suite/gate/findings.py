@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal
 
+from suite.compare import MetricComparison
 from suite.metrics.base import Direction
 from suite.spec import Frozen
 from suite.statistics import Judgement, Verdict
@@ -38,21 +39,11 @@ class Policy(Frozen):
     quality: Literal["fail", "warn"] = "fail"
 
 
-class Finding(Frozen):
+class Finding(MetricComparison):
     """One metric of one configuration: both sides, the verdict, and whether that fails the gate."""
 
     part: PartName
     configuration: str
-    name: str
-    unit: str
-    direction: Direction
-    before: float | None
-    after: float | None
-    ratio: float | None
-    low: float | None
-    high: float | None
-    verdict: Verdict
-    reason: str
     status: Status
 
 
