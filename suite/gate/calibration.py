@@ -83,11 +83,12 @@ class Calibration(Frozen):
 
 
 def values_of(name: str, side: Side, plan: RegressionPlan) -> dict[str, list[float]]:
-    """The noisy metrics that a gate would judge in these launches."""
-    return {
+    """The noisy metrics that a gate would judge by a ratio: not one that some launch has none of."""
+    values = {
         metric.name: [value for record in side.records for value in metric.values(record)]
         for metric in judged_noisy(Pair(name, side, side), plan)
     }
+    return {metric: of_launches for metric, of_launches in values.items() if min(of_launches) > 0}
 
 
 def calibrate(
@@ -142,8 +143,8 @@ def draw_gates(
             raise ConfigError(
                 "calibrate",
                 name,
-                f"{count} launches, and one gate deals out up to {needed}.",
-                "Record more: sparse2d run --launches N.",
+                f"{count} of its launches are there, and one gate deals out up to {needed}.",
+                f"Record {needed} or more of each configuration: sparse2d run --launches {needed}.",
             )
     draw = random.Random(seed)
     alarms = seconds = 0
