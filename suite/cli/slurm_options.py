@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -20,9 +21,10 @@ from suite.spec import RunSpec
 
 Jobs = Literal["sweep", "run"]
 #: Options of sbatch that a job is submitted with, or that would make it run something else than the sweep.
+#: sbatch takes any unambiguous beginning of a name, so these are refused by their beginnings, too.
 _OURS = (
     *("--array", "--nodes", "--ntasks", "--ntasks-per-node", "--output", "--chdir", "--wrap", "--export"),
-    *("--requeue", "--parsable", "--test-only", "--wait"),
+    *("--requeue", "--parsable", "--test-only", "--wait", "--help", "--usage", "--version"),
 )
 
 
@@ -116,12 +118,20 @@ class SlurmOptions:
                 f"it cannot be split into options: {error}.",
                 "Close quotes.",
             ) from error
-        for option in more:
-            if option.split("=")[0] in _OURS or option.startswith(("-a", "-N", "-n", "-D", "-o")):
+        for word in more:
+            # Of sbatch's words the first that is no option is the script.
+            if not re.fullmatch(r"--[a-z][a-z-]+(=.*)?", word, re.DOTALL):
                 raise ConfigError(
                     "slurm_options",
                     self.slurm_options,
-                    f"{option} changes what the job runs, or where it writes.",
+                    f"{word} is no option's long name, alone or with its value after =.",
+                    "Write them like --qos=low --exclusive.",
+                )
+            if any(ours.startswith(word.split("=")[0]) for ours in _OURS):
+                raise ConfigError(
+                    "slurm_options",
+                    self.slurm_options,
+                    f"{word} changes what the job runs, or where it writes.",
                     "Leave it out: --slurm-nodes and --ranks-per-host say how many hosts and tasks.",
                 )
         return submission.Request(

@@ -149,7 +149,15 @@ WRONG = [
         "--array=0-3",
         "changes what the job runs",
     ),
-    (["run", TINY, "--launcher", "slurm", "--slurm-options", "-N 2"], "slurm_options", "-N 2", "-N changes"),
+    *(
+        (["run", TINY, "--launcher", "slurm", "--slurm-options", words], "slurm_options", words, said)
+        for words, said in (
+            ("-N 2", "-N is no option's long name"),
+            ("--qos=low job.sh", "job.sh is no option's long name"),
+            ("--arr=0-1", "changes what the job runs"),
+            ("--help", "changes what the job runs"),
+        )
+    ),
     (["run", TINY, "--world-size", "4", "--slurm-nodes", "3"], "slurm_nodes", 3, "spread evenly"),
     (
         ["run", TINY, "--world-size", "4", "--slurm-nodes", "2", "--ranks-per-host", "4"],
