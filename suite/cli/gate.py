@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, get_args
 
@@ -149,13 +150,15 @@ def gate(
         runs=runs,
     )
     _consistent(request, renew)
+    taken = [plan]
     for field, file in (
+        ("expected", expected if renew else None),
         ("markdown", markdown_file),
         ("junit", junit_file),
-        ("expected", expected if renew else None),
     ):
         if file is not None:
-            _writable(field, file)
+            _writable(field, file, taken)
+        taken += [named for named in (file or (expected if field == "expected" else None),) if named]
     console = messages()
 
     def tell(text: str) -> None:
@@ -167,6 +170,12 @@ def gate(
     title = "Gate" if not outcome.commits else f"Gate of {outcome.commits['head'].name}"
     renewing = renew_command(EXPECTED_PLAN, EXPECTED) if expected is None else renew_command(plan, expected)
     footer = _footer(outcome, renewing, against_base=expected is None)
+
+    def show(out: Console) -> None:
+        show_gate(outcome.gate, out)
+        for line in footer:
+            out.print(line, markup=False, soft_wrap=True)
+
     texts = {"gate.md": markdown(outcome.gate, title, footer), "junit.xml": junit(outcome.gate)}
     if outcome.folder is not None:
         for name, text in texts.items():
@@ -175,12 +184,11 @@ def gate(
         ("markdown", "junit"), (markdown_file, junit_file), texts.values(), strict=True
     ):
         if given is not None:
-            _write(field, given, text)
-
-    def show(out: Console) -> None:
-        show_gate(outcome.gate, out)
-        for line in footer:
-            out.print(line, markup=False, soft_wrap=True)
+            try:
+                _write(field, given, text)
+            except ConfigError:  # a disk that is full by now: the verdict is not lost for it
+                show(console)
+                raise
 
     return Result(
         _body(outcome) | {"renew": renewing},
@@ -328,8 +336,14 @@ def _body(outcome: Outcome) -> dict[str, Any]:
     }
 
 
-def _writable(field: str, path: Path) -> None:
-    """Refuses a file that cannot be written, before anything is run for it."""
+def _writable(field: str, path: Path, read: Sequence[Path]) -> None:
+    """Refuses a file that cannot be written, or must not be, before anything is run for it."""
+    if path.exists() and not path.is_dir() and not path.is_file():
+        raise ConfigError(field, str(path), "it is no file that can be replaced.", "Name another file.")
+    if path.resolve() in [file.resolve() for file in read]:
+        raise ConfigError(
+            field, str(path), "the same command reads or writes that file.", "Name another file."
+        )
     if path.is_dir() or not os.access(path.parent, os.W_OK):
         raise ConfigError(
             field, str(path), "it cannot be written: no such folder, or no permission.", "Name another file."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import signal
 import subprocess
@@ -278,6 +279,8 @@ def test_saved_records_are_judged_without_running(cli, plan):
         (["--renew"], "renew", "no file is named"),
         (["--expected", "shorter.json"], "expected", "needs a value of auc for each seed"),
         (["--markdown", "no/such/comment.md"], "markdown", "cannot be written"),
+        (["--markdown", "a_pipe"], "markdown", "no file that can be replaced"),
+        (["--markdown", "one", "--junit", "./one"], "junit", "reads or writes"),
         (["--base-runs", "saved", "--head-runs", "nowhere"], "head_runs", "no such folder"),
         (["--base-runs", "saved", "--head-runs", "saved", "--head", "main"], "head", "nothing is run"),
         (["--calibrate", "saved"], "calibrate", "one gate deals out up to 20"),
@@ -288,6 +291,7 @@ def test_wrong_input_ends_before_anything_is_launched(cli, repository, plan, arg
     save(Path("stack"), environment=make_environment(versions={"torch": "2.14"}))
     save(Path("machine"), environment=make_environment(cpu_model="Another processor"))
     Path("empty").mkdir()
+    os.mkfifo("a_pipe")
     (broken := Path("broken") / "record.json").parent.mkdir()
     broken.write_text('{"schema_version": 1')
     Path("typo.toml").write_text("schema_version = 1\n[regresion]\n")
