@@ -233,6 +233,11 @@ def _notes(before: Sequence[RunRecord], after: Sequence[RunRecord]) -> list[str]
             "the two sides cut columns into unlike numbers of shards, and a row-wise optimizer keeps a "
             "moment for each: their quality compares two optimizers, too"
         )
+    if all(_has_memory_categories(records) for records in (before, after)):
+        notes.append(
+            "memory.gradients, activations, communication_buffers and other are what each holds at the peak "
+            "of the step, which may be in another component on the other side; `sparse2d trace` has more"
+        )
     starts = [sorted(x.started for x in finished_launches(records)) for records in (before, after)]
     if all(starts) and (starts[0][-1] <= starts[1][0] or starts[1][-1] <= starts[0][0]):
         notes.append(
@@ -240,6 +245,10 @@ def _notes(before: Sequence[RunRecord], after: Sequence[RunRecord]) -> list[str]
             "looks like a difference"
         )
     return notes
+
+
+def _has_memory_categories(records: Sequence[RunRecord]) -> bool:
+    return any(rank.memory.profile for x in finished_launches(records) for rank in x.ranks)
 
 
 def _judged(before: Sequence[RunRecord], after: Sequence[RunRecord]) -> tuple[MetricComparison, ...]:

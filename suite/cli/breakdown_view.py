@@ -15,6 +15,8 @@ from suite.components import COMMUNICATION, COMPONENTS
 BAR = 14
 #: More ranks than this are not all shown, but the slowest, the straggler and the one with the least work.
 MOST_RANKS = 8
+#: Medians that add up to the step's but for this share of it are not remarked on.
+ROUNDING = 0.1
 EIGHTHS = " ▏▎▍▌▋▊▉█"
 
 
@@ -68,7 +70,8 @@ def _ranks_shown(body: Mapping[str, Any]) -> list[str]:
 
 def _add_rank(tree: Tree, rank: str, body: Mapping[str, Any]) -> None:
     of = body["ranks"][rank]
-    mark = " (slowest)" if rank == str(body["slowest_rank"]) and len(body["ranks"]) > 1 else ""
+    by = " in plain steps" if of["plain_step_ms"] else ""
+    mark = f" (slowest{by})" if rank == str(body["slowest_rank"]) and len(body["ranks"]) > 1 else ""
     branch = tree.add(Text(f"rank {rank}{mark}: {measured(of['step_ms'])} ms a step", style="bold"))
     for name in COMPONENTS:
         figures = of["components"][name]
@@ -96,6 +99,12 @@ def _remarks(body: Mapping[str, Any]) -> Iterator[str]:
             f"({straggler['late_ms']:+.2f} ms to the others)"
         )
     slowest = body["ranks"][str(body["slowest_rank"])]
+    shown = sum(of["exposed_ms"] for of in slowest["components"].values())
+    if abs(shown - slowest["step_ms"]) > ROUNDING * slowest["step_ms"]:
+        yield (
+            f"Note: steps differ. Each figure is a median over steps of its own, so that those of rank "
+            f"{body['slowest_rank']} add up to {measured(shown)} of {measured(slowest['step_ms'])} ms."
+        )
     if slowest["plain_step_ms"]:
         yield (
             f"Cost of looking: a profiled step takes {slowest['step_ms'] / slowest['plain_step_ms']:.2f}x "

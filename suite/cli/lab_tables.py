@@ -66,6 +66,8 @@ def show_parity(workload: WorkloadSpec, parity: Parity, console: Console) -> Non
         )
     console.print(checks)
     console.print("Note: [low, high] are 95 % t intervals over seeds.", markup=False)
+    if any(arm.samples_to_target is None for arm in parity.arms.values()):
+        console.print(f"Note: {ABSENT} samples to AUC: a seed of that arm has not reached it.", markup=False)
     for check in parity.checks:
         console.print(f"{check.metric}: {check.reason}", markup=False, soft_wrap=True)
     colour = COLOURS[parity.verdict]

@@ -15,6 +15,7 @@ from suite.cli.run import Workload
 from suite.cli.streams import messages
 from suite.cli.verb import Result, verb
 from suite.environment import capture
+from suite.errors import ConfigError
 from suite.quality.checks import check_training
 from suite.quality.parity import judge
 
@@ -60,6 +61,10 @@ def parity(
       sparse2d parity movielens_100k --resume runs/movielens_100k/.../...-parity
     """
     spec = load_workload(workload, options.data)
+    if target_auc is not None and not 0 < target_auc <= 1:
+        raise ConfigError(
+            "target_auc", target_auc, "an AUC is above 0 and at most 1.", "Use one that a training reaches."
+        )
     pairs = checked_seeds(spec.parity.seeds if seeds is None else seeds)
     arms = {
         "baseline": (1, {"name": baseline_optimizer, "learning_rate": baseline_learning_rate}),

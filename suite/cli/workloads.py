@@ -97,13 +97,14 @@ def _warn(wrong: dict[str, ErrorReport], console: Console) -> None:
 
 def _show(spec: WorkloadSpec, console: Console) -> None:
     console.print(f"[bold]{spec.name}[/bold]  spec {spec.spec_hash}", soft_wrap=True)
-    console.print(spec.description, markup=False)
+    if spec.description:
+        console.print(spec.description, markup=False)
     made = table("table", "features", "rows", "dim", "pooling", "ids per sample", left=2)
     for t in spec.tables:
         features = ", ".join(t.features)
         made.add_row(t.name, features, number(t.rows), str(t.dim), t.pooling, number(t.pooling_factor))
     console.print(made)
-    for section in ("model", "data", "batch", "defaults"):
+    for section in ("model", "data", "batch", "defaults", "parity"):
         for name, value in _flat(section, getattr(spec, section).model_dump(mode="json")):
             console.print(f"{name} = {ABSENT if value is None else value}", markup=False, soft_wrap=True)
 

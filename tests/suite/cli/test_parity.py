@@ -56,6 +56,8 @@ def test_two_seeds_of_three_steps_cannot_tell(cli, tmp_path: Path):
         (["--eps", "0"], "optimizer.eps"),
         (["--steps", "0"], "steps"),
         (["--curve-points", "0"], "curve_points"),
+        (["--target-auc", "7"], "target_auc"),
+        (["--target-auc", "nan"], "target_auc"),
         (["--sync-interval", "0"], "sync_interval"),
         (["--sync-optimizer-state", "late"], "sync_optimizer_state"),
         (["--optimizer", "sgd", "--sync-optimizer-state", "delayed"], "sync_optimizer_state"),

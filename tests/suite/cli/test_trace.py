@@ -44,7 +44,7 @@ def test_the_tree_fits_80_columns(cli, run):
     lines = done.out.splitlines()
     assert max(map(len, lines)) <= 80
     assert "tiny 1D T=2 reference_2d: 3 profiled steps" in done.out
-    assert "rank 0 (slowest): 10.0 ms a step" in done.out
+    assert "rank 0 (slowest in plain steps): 10.0 ms a step" in done.out
     row = next(line for line in lines if "dense_backward" in line)
     assert "█▍" in row
     assert "1.00 ms  10.0%" in row
