@@ -2,8 +2,6 @@ from __future__ import annotations
 
 import logging
 import math
-import os
-import resource
 import subprocess
 import sys
 from collections import Counter
@@ -235,9 +233,9 @@ def test_a_million_lines_take_less_than_500_mib(tmp_path: Path, threshold: int) 
         "source = open_source(workload, 0)\n"
         "assert source.describe()['train_samples'] == 857_143\n"
         "source.train(0, 4096)\n"
+        # Its own: the peak that wait4 tells is that of this test's process where that was the larger.
+        "print(*(line for line in open('/proc/self/status') if line.startswith('VmHWM')))\n"
     )
-    process = subprocess.Popen([sys.executable, "-c", program])
-    _, status, used = os.wait4(process.pid, 0)
-    assert os.waitstatus_to_exitcode(status) == 0
-    assert isinstance(used, resource.struct_rusage)
-    assert used.ru_maxrss / 1024 < MOST_MIB
+    done = subprocess.run([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True, check=True)
+    kib = int(done.stdout.split()[1])
+    assert kib / 1024 < MOST_MIB
