@@ -19,6 +19,8 @@ from suite.record import RunRecord
 Tell = Callable[[str], None]
 #: After so many failed launches in a row a side of a configuration is not tried again.
 _GIVE_UP = 2
+#: Options of a launch that is traced: also where a plan profiles nothing, to have its launches shorter.
+_TRACED = ("--profile-steps", "5", "--trace", "slowest")
 
 
 @dataclass
@@ -101,15 +103,18 @@ def trace_again(
     """One more launch a side, its slowest rank's trace kept, of each configuration whose time got worse.
 
     Returns:
-        Where the traces are, a line a record.
+        Where the traces are, a line a record; or why there are none, which costs no verdict.
     """
     slower = {row.configuration for row in rows if row.verdict == "worse" and row.unit == "ms"}
     traced = [
-        configuration.model_copy(update={"options": (*configuration.options, "--trace", "slowest")})
+        configuration.model_copy(update={"options": (*configuration.options, *_TRACED)})
         for configuration in configurations
         if configuration.name in slower
     ]
-    pairs = interleaved(base, head, traced, 1, extra, folder / "logs" / "traced", tell)
+    try:
+        pairs = interleaved(base, head, traced, 1, extra, folder / "logs" / "traced", tell)
+    except ConfigError as error:
+        return [f"no trace was taken: {error.report.message}"]
     return [
         f"{pair.configuration}: trace of {name}: {place.runs.name}/{record.run.workload.name}/"
         f"{record.spec_hash}/{record.run_id}/trace"

@@ -13,6 +13,8 @@ from xml.etree import ElementTree
 
 import pytest
 
+from suite.errors import ConfigError
+from suite.gate import measuring
 from tests.helpers.records import make_environment, make_launch, make_record
 from tests.helpers.small_repository import commit, git, make_repository
 
@@ -98,6 +100,20 @@ def test_a_planted_fault_is_found_and_named(cli, repository, plan, branch, verdi
     assert document["commits"]["head"]["commit"] == git(repository, "rev-parse", branch)
     # Nothing is left of the worktrees.
     assert len(git(repository, "worktree", "list").splitlines()) == 1
+
+
+def test_a_trace_that_cannot_be_taken_costs_no_verdict(cli, repository, plan, monkeypatch):
+    measure = measuring.interleaved
+
+    def refused_when_traced(base, head, configurations, *rest):
+        if any("--trace" in configuration.options for configuration in configurations):
+            raise ConfigError("trace", "slowest", "there is nothing to trace.", "Profile.")
+        return measure(base, head, configurations, *rest)
+
+    monkeypatch.setattr(measuring, "interleaved", refused_when_traced)
+    done = cli("gate", "--plan", str(plan), "--repo", str(repository), "--head", "slower", "--json")
+    assert (done.code, done.document["verdict"]) == (1, "worse")
+    assert "no trace was taken: there is nothing to trace." in done.document["parts"]["regression"]["notes"]
 
 
 def test_an_improvement_is_no_failure(cli, repository, plan):
