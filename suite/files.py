@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 
@@ -10,8 +11,11 @@ def write_whole(path: Path, text: str) -> None:
     """Replaces a file in one go: temporary file beside it, fsync, rename.
 
     Raises:
-        OSError: nothing of it is left behind.
+        OSError: nothing of it is left behind; also where a device or a pipe has that name, which the rename
+            would put a file in the place of.
     """
+    if path.exists() and not path.is_file():
+        raise OSError(errno.EEXIST, "it is no file that can be replaced", str(path))
     temporary = path.with_name(f".{path.name}.temporary")
     try:
         with temporary.open("w", encoding="utf-8") as file:
