@@ -150,7 +150,7 @@ def gate(
         runs=runs,
     )
     _consistent(request, renew)
-    taken = [plan]
+    taken = [plan] if expected is None or renew else [plan, expected]
     for field, file in (
         ("expected", expected if renew else None),
         ("markdown", markdown_file),
@@ -158,7 +158,7 @@ def gate(
     ):
         if file is not None:
             _writable(field, file, taken)
-        taken += [named for named in (file or (expected if field == "expected" else None),) if named]
+            taken.append(file)
     console = messages()
 
     def tell(text: str) -> None:
@@ -336,11 +336,11 @@ def _body(outcome: Outcome) -> dict[str, Any]:
     }
 
 
-def _writable(field: str, path: Path, read: Sequence[Path]) -> None:
+def _writable(field: str, path: Path, taken: Sequence[Path]) -> None:
     """Refuses a file that cannot be written, or must not be, before anything is run for it."""
     if path.exists() and not path.is_dir() and not path.is_file():
         raise ConfigError(field, str(path), "it is no file that can be replaced.", "Name another file.")
-    if path.resolve() in [file.resolve() for file in read]:
+    if path.resolve() in [file.resolve() for file in taken]:
         raise ConfigError(
             field, str(path), "the same command reads or writes that file.", "Name another file."
         )

@@ -109,39 +109,37 @@ class SlurmOptions:
                 "there is no such way.",
                 f"Use one of {', '.join(get_args(Jobs))}.",
             )
-        try:
-            more = tuple(shlex.split(self.slurm_options))
-        except ValueError as error:
-            raise ConfigError(
-                "slurm_options",
-                self.slurm_options,
-                f"it cannot be split into options: {error}.",
-                "Close quotes.",
-            ) from error
-        for word in more:
-            # Of sbatch's words the first that is no option is the script.
-            if not re.fullmatch(r"--[a-z][a-z-]+(=.*)?", word, re.DOTALL):
-                raise ConfigError(
-                    "slurm_options",
-                    self.slurm_options,
-                    f"{word} is no option's long name, alone or with its value after =.",
-                    "Write them like --qos=low --exclusive.",
-                )
-            if any(ours.startswith(word.split("=")[0]) for ours in _OURS):
-                raise ConfigError(
-                    "slurm_options",
-                    self.slurm_options,
-                    f"{word} changes what the job runs, or where it writes.",
-                    "Leave it out: --slurm-nodes and --ranks-per-host say how many hosts and tasks.",
-                )
         return submission.Request(
             partition=self.slurm_partition,
             account=self.slurm_account,
             time=self.slurm_time,
             gpus_per_node=self.slurm_gpus_per_node,
-            options=more,
+            options=self._more(),
             jobs=cast(Jobs, self.slurm_jobs or "sweep"),
         )
+
+    def _more(self) -> tuple[str, ...]:
+        """``--slurm-options`` as words for sbatch."""
+        try:
+            words = tuple(shlex.split(self.slurm_options))
+        except ValueError as error:
+            raise self._refused(f"it cannot be split into options: {error}.", "Close quotes.") from error
+        for word in words:
+            # Of sbatch's words the first that is no option is the script.
+            if not re.fullmatch(r"--[a-z][a-z-]+(=.*)?", word, re.DOTALL):
+                raise self._refused(
+                    f"{word} is no option's long name, alone or with its value after =.",
+                    "Write them like --qos=low --exclusive.",
+                )
+            if any(ours.startswith(word.split("=")[0]) for ours in _OURS):
+                raise self._refused(
+                    f"{word} changes what the job runs, or where it writes.",
+                    "Leave it out: --slurm-nodes and --ranks-per-host say how many hosts and tasks.",
+                )
+        return words
+
+    def _refused(self, message: str, remedy: str) -> ConfigError:
+        return ConfigError("slurm_options", self.slurm_options, message, remedy)
 
 
 def submitted(

@@ -22,6 +22,7 @@ from suite.cli.verb import Result, verb
 from suite.errors import ConfigError
 from suite.store import RECORD
 
+#: By default, where they divide a world size.
 REPLICA_GROUPS = (1, 2, 4)
 
 
@@ -40,8 +41,8 @@ def sweep(
         str | None,
         typer.Option(
             metavar="M,...",
-            help="Numbers of replica groups; each at the world sizes it divides.  [default: those of 1,2,4 "
-            "that divide any]",
+            help="Numbers of replica groups; each at the world sizes it divides.  [default: those of "
+            f"{','.join(map(str, REPLICA_GROUPS))} that divide any]",
         ),
     ] = None,
     resume: Resume = False,

@@ -121,18 +121,15 @@ def open_copy(folder: Path, name: str, form: TextFormat, expected: Expected) -> 
     cache = _cache_folder(folder)
     manifest_path = cache / f"{name}.json"
     files = {array: cache / f"{name}.{array}" for array in form.arrays}
-    if manifest_path.exists():
-        manifest = _checked(path, files, manifest_path)
-    else:
+    if not manifest_path.exists():
         _refuse_too_small(path, form, expected)
         with writable(cache):
             cache.mkdir(exist_ok=True, parents=True)
             with _alone(cache / f"{name}.lock", path):
-                if manifest_path.exists():  # made by the one that was waited for
-                    manifest = _checked(path, files, manifest_path)
-                else:
-                    manifest = _convert(path, files, form, expected)
-                    write_whole(manifest_path, manifest.model_dump_json(indent=1) + "\n")
+                if not manifest_path.exists():  # one that was waited for may have made it
+                    made = _convert(path, files, form, expected)
+                    write_whole(manifest_path, made.model_dump_json(indent=1) + "\n")
+    manifest = _checked(path, files, manifest_path)
     _refuse_another_length(path, manifest.lines, expected)
     mapped = {
         array: np.memmap(
