@@ -116,6 +116,22 @@ def test_a_trace_that_cannot_be_taken_costs_no_verdict(cli, repository, plan, mo
     assert "no trace was taken: there is nothing to trace." in done.document["parts"]["regression"]["notes"]
 
 
+def test_a_report_takes_no_file_that_the_gate_reads(cli, repository, plan, tmp_path):
+    expected = tmp_path / "expected.json"
+    expected.write_text('{"schema_version": 1, "configurations": {}}')
+    link = tmp_path / "comment.md"
+    link.symlink_to(plan)
+    before = {file: file.read_text() for file in (plan, expected)}
+    usual = ("gate", "--plan", str(plan), "--repo", str(repository), "--json")
+    for report in (("--markdown", plan), ("--junit", link), ("--expected", expected, "--markdown", expected)):
+        refused = cli(*usual, *map(str, report))
+        error = refused.document["error"]
+        assert refused.code == 2
+        assert "reads or writes that file" in error["message"]
+    assert {file: file.read_text() for file in before} == before
+    assert not Path("runs").exists()
+
+
 def test_an_improvement_is_no_failure(cli, repository, plan):
     done = cli("gate", "--plan", str(plan), "--repo", str(repository), "--head", "faster", "--json")
     steps = [row for row in done.document["metrics"] if row["name"] == "step_ms"]
