@@ -37,7 +37,9 @@ def load_workload(name_or_path: str, location: str | None = None) -> WorkloadSpe
         ConfigError: unknown name or parameter, unreadable or malformed file, or a spec that is not valid.
     """
     if name_or_path.endswith(".toml"):
-        workload = validated(WorkloadSpec, _read_toml(Path(name_or_path)))
+        content = _read_toml(Path(name_or_path))
+        with _built_by(name_or_path):
+            workload = validated(WorkloadSpec, content)
         make_importable(str(Path(name_or_path).parent.resolve()))  # its model and data lie beside it
     else:
         workload = _call(*_reference(name_or_path))
@@ -136,7 +138,7 @@ def _arguments(function: Any, parameters: list[str]) -> dict[str, int | float | 
 
 @contextmanager
 def _built_by(reference: str) -> Iterator[None]:
-    """Names the function in an error about a field of what it builds."""
+    """Names the function, or the file, in an error about a field of what it builds."""
     try:
         yield
     except ConfigError as error:

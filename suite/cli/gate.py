@@ -13,6 +13,7 @@ from rich.console import Console
 from suite.cli.failures import VERDICT_FAILED, relative
 from suite.cli.gate_tables import show_calibration, show_gate
 from suite.cli.options import Runs
+from suite.cli.plan_options import refuse_unknown_options
 from suite.cli.streams import messages
 from suite.cli.verb import Result, verb
 from suite.errors import ConfigError, did_you_mean
@@ -150,6 +151,7 @@ def gate(
         runs=runs,
     )
     _consistent(request, renew)
+    refuse_unknown_options(loaded, request.parts, request.extra)
     taken = [plan] if expected is None or renew else [plan, expected]
     for field, file in (
         ("expected", expected if renew else None),

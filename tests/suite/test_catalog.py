@@ -113,7 +113,9 @@ def test_location_is_set_and_not_hashed() -> None:
 def test_a_wrong_toml_field_is_named(tmp_path: Path, old: str, new: str, field: str) -> None:
     path = tmp_path / "mine.toml"
     path.write_text(MINIMAL.replace(old, new, 1))
-    assert refused(str(path))[0] == field
+    named, text = refused(str(path))
+    assert named == field
+    assert f"in {path}: " in text
 
 
 @pytest.mark.parametrize(

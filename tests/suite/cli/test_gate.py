@@ -296,6 +296,10 @@ def test_saved_records_are_judged_without_running(cli, plan):
         (["--repo", "nowhere"], "repo", "no such folder"),
         (["--plan", "nowhere.toml"], "plan", "cannot be read"),
         (["--plan", "typo.toml"], "regresion", "Extra inputs"),
+        (["--plan", "option.toml"], "configurations.0.options", "No such option: --shardin"),
+        (["--plan", "value.toml"], "parity.options", "--steps many: "),
+        (["--plan", "helped.toml"], "scaling.options", "nothing is run"),
+        (["--", "--stepz", "3"], "run_options", "No such option: --stepz"),
         (["--parts", "scaling"], "parts", "no such section"),
         (["--parts", "speed"], "parts", "no such part"),
         (["--accept", "speed"], "accept", "no such metric"),
@@ -327,6 +331,11 @@ def test_wrong_input_ends_before_anything_is_launched(cli, repository, plan, arg
     (broken := Path("broken") / "record.json").parent.mkdir()
     broken.write_text('{"schema_version": 1')
     Path("typo.toml").write_text("schema_version = 1\n[regresion]\n")
+    Path("option.toml").write_text(
+        PLAN.replace('workload = "smoke"', 'workload = "smoke"\noptions = ["--shardin", "x"]', 1)
+    )
+    Path("value.toml").write_text(PARITY.replace("seeds = 2", 'seeds = 2\noptions = ["--steps", "many"]'))
+    Path("helped.toml").write_text(SCALING.replace("policy.", 'options = ["--help"]\npolicy.'))
     typo = {"schema_version": 1, "configurations": {"1D": {"spec_hash": "a", "metrics": {"byts": 1}}}}
     Path("typo.json").write_text(json.dumps(typo))
     shorter = {"schema_version": 1, "configurations": {}, "parity": {"seeds": [0], "arms": {}}}
@@ -334,7 +343,7 @@ def test_wrong_input_ends_before_anything_is_launched(cli, repository, plan, arg
     options = {"--plan": str(plan), "--repo": str(repository)}
     given = dict(zip(arguments[::2], arguments[1::2], strict=False))
     usual = [word for name, value in options.items() if name not in given for word in (name, value)]
-    refused = cli("gate", *usual, *arguments, "--json")
+    refused = cli("gate", "--json", *usual, *arguments)
     error = refused.document["error"]
     assert refused.code == 2, refused.out
     assert error["field"] == field
