@@ -17,6 +17,7 @@ from suite.cli.verb import Result, verb
 from suite.doctor import examine
 from suite.environment import capture, visible_gpus
 from suite.errors import ConfigError
+from suite.files import write_whole
 from suite.implementation import implementation_class
 from suite.selftest.parts import Part, cases_of, conformance, parts
 
@@ -78,9 +79,6 @@ def selftest(
     }
     failed = any(part.status == "fail" for part in done)
     code = RUN_FAILED if failed else 0
-    if file is not None:
-        content = body | {"environment": environment.model_dump(mode="json"), "exit_code": code}
-        file.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
 
     def show(out: Console) -> None:
         made = table("", "", "", left=3)
@@ -89,5 +87,15 @@ def selftest(
             made.add_row(part.name, f"[{COLOURS[part.status]}]{part.status}[/]", part.message)
         out.print(made)
         out.print(f"selftest on {device}: {'failed' if failed else 'fine'}")
+
+    if file is not None:
+        content = body | {"environment": environment.model_dump(mode="json"), "exit_code": code}
+        try:
+            write_whole(file, json.dumps(content, indent=1) + "\n")
+        except OSError as error:  # a disk that is full by now: what was found is not lost for it
+            show(console)
+            raise ConfigError(
+                "file", str(file), f"it cannot be written: {error.strerror}.", "Name another file."
+            ) from error
 
     return Result(body, show, exit_code=code, flags=environment.flags)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import json
 import subprocess
 import sys
@@ -27,6 +28,17 @@ def test_one_file_to_share(cli, parts):
     assert shared["parts"] == done.document["parts"] == [parts[0].model_dump()]
     assert shared["environment"]["python"]
     assert shared["exit_code"] == 0
+
+
+def test_a_disk_that_is_full_costs_no_finding(cli, parts, monkeypatch):
+    def full(path, text):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("suite.cli.selftest.write_whole", full)
+    done = cli("selftest", "--file", "mine.json")
+    assert done.code == 2
+    assert "selftest on cpu: fine" in done.err
+    assert "No space left on device" in done.err
 
 
 def test_a_part_that_fails(cli, parts):
