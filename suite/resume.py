@@ -23,10 +23,10 @@ from suite.record import EnvironmentRecord, LaunchRecord, RunRecord
 from suite.spec import RunSpec
 from suite.store import RunFolder, is_going_on, reopen, runs_of
 
-#: Facts of an environment that may change between two calls of one command: a run makes the folder that makes
-#: the checkout dirty, and network interfaces come and go.
 #: Kinds of error of a run that did not fail, but was ended: by the user, or by Slurm.
 ENDED = ("interrupted", "cancelled", "time_limit", "preempted", "node_failed")
+#: Facts of an environment that may change between two calls of one command: a run makes the folder that makes
+#: the checkout dirty, and network interfaces come and go.
 _PASSING = ("flags", "git_dirty", "network.")
 
 

@@ -131,7 +131,9 @@ def _run(session: Session, together: list[Configuration]) -> None:
     """Keeps what became of configurations."""
     size = sizes.chosen()
     arguments = together[0].arguments() if len(together) == 1 else sizes.sweep_arguments(together)
-    document, why_not = _called([*arguments, "--launches", str(size.launches)], size.limit_s * len(together))
+    further = sizes.options(max(c.world_size for c in together))
+    command = [*arguments, "--launches", str(size.launches), *further]
+    document, why_not = _called(command, size.limit_s * len(together))
     if len(together) == 1:
         outcomes = [(together[0], document, why_not)]
     elif "runs" in document:
@@ -182,7 +184,7 @@ def _measured(
 
 def _called(arguments: list[str], limit_s: float) -> tuple[dict[str, Any], str | None]:
     """The JSON document of a command, and in one line why it failed, if it did."""
-    command = [sys.executable, "-m", "suite.cli.main", *arguments, *sizes.options(), "--json"]
+    command = [sys.executable, "-m", "suite.cli.main", *arguments, "--json"]
     over_time = f"{_OVER_TIME} {limit_s:.0f} s, the limit of its size, and was ended."
     with PROGRESS.open("a") as progress:
         print("$ sparse2d", *command[3:], file=progress, flush=True)

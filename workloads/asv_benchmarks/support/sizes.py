@@ -6,6 +6,7 @@ the lists, so they hold nothing that cannot run here; a T that an M does not div
 
 from __future__ import annotations
 
+import argparse
 import os
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -212,16 +213,44 @@ def chosen() -> Size:
             "there is no such size.",
             f"{did_you_mean(name, SIZES)}Use one of {list(SIZES)}, or cluster:R for R ranks.",
         )
+    options()  # refused here and not once for each figure
     return SIZES[name]()
 
 
-def options() -> list[str]:
+def options(most: int | None = None) -> list[str]:
     """Further options of ``sparse2d run`` and ``sweep``, from ``SPARSE2D_ASV_OPTIONS``.
 
+    All that one size runs has as many ranks on a host, so that its figures can be compared: ``--slurm-nodes``
+    becomes the ``--ranks-per-host`` that it means for as many ranks as there may be.
+
+    Args:
+        most: the largest world size that they are for: a host has no more ranks than that. None: any.
+
     Raises:
-        ConfigError: a quote in it is not closed.
+        ConfigError: a quote in it is not closed, or so many ranks cannot be spread over so many hosts.
     """
-    return _parsed()[1]
+    others = _parsed()[1]
+    hosts = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
+    hosts.add_argument("--ranks-per-host", type=int)
+    hosts.add_argument("--slurm-nodes", type=int)
+    try:
+        given, rest = hosts.parse_known_args(others)
+    except argparse.ArgumentError:
+        return others  # sparse2d says what is wrong with it
+    on_host, nodes = given.ranks_per_host, given.slurm_nodes
+    if nodes is not None:
+        if nodes < 1 or ranks() % nodes or on_host not in (None, ranks() // nodes):
+            raise ConfigError(
+                OPTIONS_VARIABLE,
+                f"--slurm-nodes {nodes}",
+                f"{ranks()} ranks cannot be spread evenly over that many hosts"
+                + (f", {on_host} on each." if on_host is not None else "."),
+                f"Say how many ranks there are with {SIZE_VARIABLE}=cluster:R, a multiple of it.",
+            )
+        on_host = ranks() // nodes
+    if on_host is None:
+        return others
+    return [*rest, "--ranks-per-host", str(on_host if most is None else min(on_host, most))]
 
 
 def ranks() -> int:
@@ -249,7 +278,7 @@ def _setting() -> tuple[str, str | None]:
 
 
 def _on_gpus() -> bool:
-    given = options()
+    given = _parsed()[1]
     return ("--device", "cuda") in pairwise(given) or "--device=cuda" in given
 
 

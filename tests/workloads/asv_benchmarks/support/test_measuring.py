@@ -157,6 +157,17 @@ def test_options_of_the_user_come_last(program, record, monkeypatch):
     assert calls()[0].endswith("'--stall-timeout', '9', '--runs', 'my runs', '--json']")
 
 
+def test_a_host_has_no_more_ranks_than_are_run(program, record, monkeypatch):
+    monkeypatch.setenv(sizes.OPTIONS_VARIABLE, "--ranks-per-host 2")
+    calls = program(record)
+    measured(session(), SMOKE)
+    measured(session(), Configuration("smoke", "weak", 1, ONE_D))
+    assert [call.rpartition("'--ranks-per-host', ")[2] for call in calls()] == [
+        "'2', '--json']",
+        "'1', '--json']",
+    ]
+
+
 def test_one_that_failed_says_why_and_is_not_run_again(program):
     calls = program(f"print(json.dumps({{'record': None, 'error': {ERROR!r}}})); sys.exit(3)")
     for _ in range(2):

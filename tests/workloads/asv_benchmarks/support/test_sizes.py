@@ -108,6 +108,24 @@ def test_ones_own_implementation_takes_the_place_of_the_reference(given, monkeyp
     assert swept[-2:] == ["--implementation", "mine:Two"]
 
 
+@pytest.mark.parametrize("given", ["--slurm-nodes 4", "--ranks-per-host=4"])
+def test_all_of_a_size_has_as_many_ranks_on_a_host(given, monkeypatch):
+    monkeypatch.setenv(sizes.SIZE_VARIABLE, "cluster:16")
+    monkeypatch.setenv(sizes.OPTIONS_VARIABLE, f"--launcher slurm {given} --slurm-time 60")
+    rest = ["--launcher", "slurm", "--slurm-time", "60", "--ranks-per-host"]
+    assert sizes.options() == sizes.options(16) == sizes.options(4) == [*rest, "4"]
+    # One that is run alone, and is smaller than a host.
+    assert sizes.options(2) == [*rest, "2"]
+
+
+@pytest.mark.parametrize("given", ["3", "0", "4 --ranks-per-host 8"])
+def test_ranks_that_cannot_be_spread_over_hosts(given, monkeypatch):
+    monkeypatch.setenv(sizes.SIZE_VARIABLE, "cluster:16")
+    monkeypatch.setenv(sizes.OPTIONS_VARIABLE, f"--slurm-nodes {given}")
+    with pytest.raises(ConfigError, match="16 ranks cannot be spread evenly"):
+        sizes.chosen()
+
+
 def test_placement_is_told_apart_only_where_it_differs():
     other = Layout("reference_2d", 2, placement="contiguous")
     assert other.fits(4)
