@@ -13,7 +13,7 @@ from rich.console import Console
 from suite.cli.failures import VERDICT_FAILED, relative
 from suite.cli.gate_tables import show_calibration, show_gate
 from suite.cli.options import Runs
-from suite.cli.plan_options import refuse_unknown_options
+from suite.cli.plan_options import check_options
 from suite.cli.streams import messages
 from suite.cli.verb import Result, verb
 from suite.errors import ConfigError, did_you_mean
@@ -151,7 +151,8 @@ def gate(
         runs=runs,
     )
     _consistent(request, renew)
-    refuse_unknown_options(loaded, request.parts, request.extra)
+    if base_runs is None:
+        check_options(loaded, request.parts, request.extra)
     taken = [plan] if expected is None or renew else [plan, expected]
     for field, file in (
         ("expected", expected if renew else None),
@@ -170,7 +171,7 @@ def gate(
         return _renewed(request, tell)
     outcome = run_gate(request, tell)
     title = "Gate" if not outcome.commits else f"Gate of {outcome.commits['head'].name}"
-    renewing = renew_command(EXPECTED_PLAN, EXPECTED) if expected is None else renew_command(plan, expected)
+    renewing = _renewing(request, plan)
     footer = _footer(outcome, renewing, against_base=expected is None)
 
     def show(out: Console) -> None:
@@ -297,7 +298,15 @@ def _calibrated(plan: GatePlan, folder: Path) -> Result:
     )
 
 
-def _footer(outcome: Outcome, renewing: str, against_base: bool) -> list[str]:
+def _renewing(request: Request, plan: Path) -> str | None:
+    """The command that renews expected values; None where the repository has none."""
+    if request.expected is not None:
+        return renew_command(plan, request.expected)
+    there = all((request.repo / file).is_file() for file in (EXPECTED_PLAN, EXPECTED))
+    return renew_command(EXPECTED_PLAN, EXPECTED) if there else None
+
+
+def _footer(outcome: Outcome, renewing: str | None, against_base: bool) -> list[str]:
     """Which commits, where everything is, and how a change that is meant is claimed."""
     lines = [f"{side}: {commit.name} ({commit.sha[:12]})" for side, commit in outcome.commits.items()]
     if nodes := os.environ.get("SLURM_JOB_NODELIST"):
@@ -305,7 +314,7 @@ def _footer(outcome: Outcome, renewing: str, against_base: bool) -> list[str]:
     if outcome.folder is not None:
         lines.append(f"Records and logs: {relative(outcome.folder)}")
     rows = [row for row in outcome.gate.findings if row.name in METRICS]
-    if any(row.verdict == "better" and METRICS[row.name].deterministic for row in rows):
+    if renewing and any(row.verdict == "better" and METRICS[row.name].deterministic for row in rows):
         lines.append(f"An improvement. Claim it by renewing the expected values: {renewing}")
     meant = sorted({row.name for row in rows if row.status == "fail" and row.verdict != "better"})
     if meant and against_base:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shlex
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -103,7 +105,7 @@ def trace_again(
     """One more launch a side, its slowest rank's trace kept, of each configuration whose time got worse.
 
     Returns:
-        Where the traces are, a line a record; or why there are none, which costs no verdict.
+        Where the traces are, and what compares them; or why there are none, which costs no verdict.
     """
     slower = {row.configuration for row in rows if row.verdict == "worse" and row.unit == "ms"}
     traced = [
@@ -115,13 +117,20 @@ def trace_again(
         pairs = interleaved(base, head, traced, 1, extra, folder / "logs" / "traced", tell)
     except ConfigError as error:
         return [f"no trace was taken: {error.report.message}"]
-    return [
-        f"{pair.configuration}: trace of {name}: {place.runs.name}/{record.run.workload.name}/"
-        f"{record.spec_hash}/{record.run_id}/trace"
-        for pair in pairs
-        for name, place, side in (("base", base, pair.base), ("head", head, pair.head))
-        for record in side.records
-    ]
+    told = []
+    for pair in pairs:
+        runs = [
+            (place.name, place.runs / record.run.workload.name / record.spec_hash / record.run_id)
+            for place, side in ((base, pair.base), (head, pair.head))
+            for record in side.records
+        ]
+        told += [
+            f"{pair.configuration}: trace of {name}: {run.relative_to(folder)}/trace" for name, run in runs
+        ]
+        if len(runs) == 2:
+            command = shlex.join(["sparse2d", "trace", *(os.path.relpath(run) for _, run in runs)])
+            told.append(f"{pair.configuration}: the difference by component: {command}")
+    return told
 
 
 def interleaved(

@@ -86,6 +86,10 @@ def make_repository(folder: Path) -> Path:
     (folder / "told.json").write_text(json.dumps(USUAL))
     launch = with_profiles(make_launch(), [make_profile([10.0] * 3)] * 2)
     (folder / "record.json").write_text(make_record([launch]).model_dump_json())
+    # Where a gate looks for expected values that it could tell how to renew.
+    (folder / "ci").mkdir()
+    for name in ("self.toml", "expected.json"):
+        (folder / "ci" / name).touch()
     (folder / ".gitignore").write_text("__pycache__\n")
     git(folder, "init", "--quiet", "--initial-branch", "main")
     git(folder, "add", ".")

@@ -54,6 +54,7 @@ BRANCHES = {
     "faster": {"slower": 0.5},
     "larger": {"more_memory": 64},
     "chatty": {"more_calls": 1},
+    "terse": {"more_calls": -1},
     "broken": {"crash": 7},
     "refusing": {"refuses": True},
     "unlike_1d": {"parity": "inconclusive"},
@@ -116,6 +117,18 @@ def test_a_trace_that_cannot_be_taken_costs_no_verdict(cli, repository, plan, mo
     assert "no trace was taken: there is nothing to trace." in done.document["parts"]["regression"]["notes"]
 
 
+def test_what_got_slower_is_traced_on_both_sides(cli, repository, plan):
+    done = cli("gate", "--plan", str(plan), "--repo", str(repository), "--head", "slower", "--json")
+    notes = done.document["parts"]["regression"]["notes"]
+    for configuration in ("1D", "2D"):
+        told = [note.removeprefix(f"{configuration}: ") for note in notes if note.startswith(configuration)]
+        base, head, command = told
+        assert (base[:20], head[:20]) == ("trace of base: base/", "trace of head: head/")
+        folder = Path(done.document["folder"])
+        sides = [folder / where.split(": ")[1].removesuffix("/trace") for where in (base, head)]
+        assert command == f"the difference by component: sparse2d trace {sides[0]} {sides[1]}"
+
+
 def test_a_report_takes_no_file_that_the_gate_reads(cli, repository, plan, tmp_path):
     expected = tmp_path / "expected.json"
     expected.write_text('{"schema_version": 1, "configurations": {}}')
@@ -138,6 +151,19 @@ def test_an_improvement_is_no_failure(cli, repository, plan):
     assert done.code == 0
     assert "--renew" in done.document["renew"]
     assert {row["verdict"] for row in steps} == {"better"}
+
+
+def test_an_improvement_is_claimed_by_a_command_where_there_are_expected_values(cli, repository, plan):
+    gate = ("gate", "--plan", str(plan), "--repo", str(repository), "--head", "terse")
+    renew = "sparse2d gate --plan ci/self.toml --expected ci/expected.json --renew"
+    assert f"An improvement. Claim it by renewing the expected values: {renew}" in cli(*gate).out
+    (repository / "ci/expected.json").rename(repository / ".git/expected.json")
+    try:
+        done = cli(*gate)
+        assert done.code == 0
+        assert "An improvement" not in done.out
+    finally:
+        (repository / ".git/expected.json").rename(repository / "ci/expected.json")
 
 
 def test_all_reports_say_the_same(cli, repository, plan):
@@ -300,6 +326,7 @@ def test_saved_records_are_judged_without_running(cli, plan):
         (["--plan", "value.toml"], "parity.options", "--steps many: "),
         (["--plan", "helped.toml"], "scaling.options", "nothing is run"),
         (["--", "--stepz", "3"], "run_options", "No such option: --stepz"),
+        (["--", "--launcher=slurm"], "run_options", "a job of its own"),
         (["--parts", "scaling"], "parts", "no such section"),
         (["--parts", "speed"], "parts", "no such part"),
         (["--accept", "speed"], "accept", "no such metric"),
