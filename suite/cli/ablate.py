@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+from dataclasses import dataclass
 from typing import Annotated, Any, get_args
 
 import typer
@@ -18,6 +20,7 @@ from suite.cli.streams import messages
 from suite.cli.verb import Result, verb
 from suite.environment import capture
 from suite.errors import ConfigError
+from suite.launchers.base import Launcher
 from suite.quality import plots
 from suite.quality.ablation import PLAIN, SCALED, ArmKey, Design
 from suite.quality.checks import check_training
@@ -33,6 +36,21 @@ from suite.spec import BatchSpec, RunSpec, WorkloadSpec, validated
 #: Points of a learning curve from which samples to a target are read off.
 CURVE_POINTS = 12
 MOST_LAUNCHES = 1000
+
+
+@dataclass(frozen=True)
+class RankOptions:
+    """Where the ranks of ``--throughput`` run. Fields are options of ``sparse2d run``, with its defaults."""
+
+    launcher: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Of these ranks; slurm inside an allocation.  [default: local]"),
+    ] = None
+    device: Annotated[str | None, typer.Option(metavar="NAME", help="Of these ranks: cpu or cuda.")] = None
+    ranks_per_host: Annotated[int | None, typer.Option(help="Of these ranks.")] = None
+    placement: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Which of these ranks form a group.")
+    ] = None
 
 
 @verb("ablate")
@@ -60,6 +78,8 @@ def ablate(
     ] = False,
     world_size: Annotated[int, typer.Option(help="T of these ranks; every M that divides it is run.")] = 4,
     launches: Annotated[int, typer.Option(help="Launches of each of these cells, taking turns.")] = 5,
+    *,
+    ranks: RankOptions,
 ) -> Result:
     """Tell what the layout does to quality from what the optimizer and its learning rate do.
 
@@ -78,6 +98,7 @@ def ablate(
       sparse2d ablate movielens_100k --replica-groups 16 --seeds 20 --json
       sparse2d ablate movielens_100k --optimizers rowwise_adagrad,sgd,adam
       sparse2d ablate movielens_100k --replica-groups 2 --throughput
+      sparse2d ablate my_tables.toml --replica-groups 2 --throughput --launcher slurm --ranks-per-host 2
     """
     spec = load_workload(workload, options.data)
     checked_seeds(seeds)
@@ -96,7 +117,15 @@ def ablate(
     design = Design(groups, names, _grid(multiples, shared), shared, seeds, tuning_seeds, make)
     tuning = design.tuning()
     jobs = options.processes()
-    cells = _cells(spec, options, groups, names, shared, world_size, launches) if throughput else None
+    cells = _cells(spec, options, ranks, groups, names, shared, world_size, launches) if throughput else None
+    for name, value in dataclasses.asdict(ranks).items():
+        if value is not None and not throughput:
+            raise ConfigError(
+                name, value, "virtual groups need no ranks.", "Add --throughput, or leave it out."
+            )
+    if ranks.launcher == "torchrun":
+        raise ConfigError("launcher", "torchrun", "one start by it is one launch.", "Use local or slurm.")
+    launcher = open_launcher(next(iter(cells.values())).launcher) if cells else None
     check_training(tuning[0])
     environment = capture(None)
     experiment = options.experiment(spec, "ablate", environment)
@@ -106,7 +135,9 @@ def ablate(
     found = design.conclude(experiment.finished, spec.parity)
     console.print("second moments", markup=False)
     ratios = _moment_ratios(make, groups, shared, experiment)
-    speed = None if cells is None else _measure(cells, launches, design, experiment, options, spec, console)
+    speed = None
+    if cells is not None and launcher is not None:
+        speed = _measure(cells, launches, launcher, design, experiment, options, spec, console)
     pictures = [relative(p) for p in plots.draw(found, experiment.path, f"{spec.name}, emulated")]
     body = {
         "workload": spec.name,
@@ -169,6 +200,7 @@ def _moment_ratios(
 def _cells(
     spec: WorkloadSpec,
     options: LabOptions,
+    ranks: RankOptions,
     groups: list[int],
     names: list[str],
     shared: float,
@@ -192,6 +224,7 @@ def _cells(
         steps=options.steps,
         sync_interval=options.sync_interval,
         sync_optimizer_state=options.sync_optimizer_state,
+        **dataclasses.asdict(ranks),
     )
     return throughput_cells(base.build(spec, world_size), groups)
 
@@ -199,6 +232,7 @@ def _cells(
 def _measure(
     cells: dict[ArmKey, RunSpec],
     launches: int,
+    launcher: Launcher,
     design: Design,
     experiment: Experiment,
     options: LabOptions,
@@ -207,7 +241,7 @@ def _measure(
 ) -> Throughput:
     runs = list(cells.values())
     with shown(runs, console) as report:
-        took = measure(cells, launches, options.runs, experiment, open_launcher(runs[0].launcher), report)
+        took = measure(cells, launches, options.runs, experiment, launcher, report)
     trained = {key: design.at_shared(key, experiment.finished) for key in cells}
     target = default_target(values(trained[design.baseline], "auc"), spec.parity)
     needed = {key: samples_to_target(results, target) for key, results in trained.items()}

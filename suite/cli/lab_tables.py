@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from suite.cli.tables import ABSENT, COLOURS, table
-from suite.quality.ablation import PLAIN, Ablation
+from suite.quality.ablation import PLAIN, Ablation, Effect
 from suite.quality.parity import Arm, Estimate, Parity
 from suite.quality.throughput import Cell, Throughput
 from suite.spec import WorkloadSpec
@@ -88,7 +88,7 @@ def show_ablation(
         ("Each at its own best, tuned with the same budget:", True),
     ):
         console.print(f"\n{title}", markup=False)
-        made = table("", "lr", "AUC", "entropy", "AUC - 1D", "verdict")
+        made = table("", "lr", "AUC", "entropy", "AUC - 1D", "entropy - 1D", "verdict")
         for name, arm in ablation.arms.items():
             if at_best and not arm.tuning:
                 continue
@@ -104,7 +104,7 @@ def show_ablation(
                 f"{rate:g}{'*' if at_best and arm.best_at_the_edge else ''}",
                 f"{auc.mean:.4f}",
                 f"{entropy.mean:.4f}",
-                ABSENT if judged is None else signed(judged.checks[0].difference),
+                *((ABSENT, ABSENT) if judged is None else (signed(c.difference) for c in judged.checks)),
                 ABSENT if judged is None else f"[{COLOURS[judged.verdict]}]{judged.verdict}[/]",
             )
         console.print(made)
@@ -172,14 +172,24 @@ def show_throughput(found: Throughput, console: Console) -> None:
     console.print("\nEffects on the step time, as ratios (1: none):", markup=False)
     effects = table("", "ratio", "low", "high")
     for name, effect in found.effects.items():
-        bounds = (ABSENT if x is None else f"{x:.3f}" for x in (effect.low, effect.high))
-        effects.add_row(name, f"{effect.estimate:.3f}", *bounds)
+        effects.add_row(name, *_ratio(effect))
     console.print(effects)
+    console.print("\nThe same on the exposed time of components:", markup=False)
+    components = table("", "", "ratio", "low", "high", left=2)
+    for rollup, of_it in found.rollup_effects.items():
+        for name, effect in of_it.items():
+            components.add_row(rollup, name, *_ratio(effect))
+    console.print(components)
     console.print(
         f"Note: [low, high] are 95 % t intervals over {found.launches} launches of each cell. The optimizer "
         "has no effect on speed by construction: momentum scaling is the same kernel.",
         markup=False,
     )
+
+
+def _ratio(effect: Effect) -> tuple[str, ...]:
+    bounds = (ABSENT if x is None else f"{x:.3f}" for x in (effect.low, effect.high))
+    return f"{effect.estimate:.3f}", *bounds
 
 
 def _seconds(cell: Cell) -> str:

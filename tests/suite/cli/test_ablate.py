@@ -41,6 +41,7 @@ def test_the_factorial_and_its_speed_and_going_on_with_it(
     now = {path: path.stat().st_mtime_ns for path in folder.glob("*/*.json")}
     assert {path for path in now if now[path] != before[path]} == {victim}
     assert "Effects on the step time" in shown.out
+    assert "The same on the exposed time of components" in shown.out
     assert "by construction" in shown.out
     assert max(len(line) for line in shown.out.splitlines() if "rowwise" in line or "momentum" in line) <= 80
 
@@ -52,6 +53,11 @@ def test_the_factorial_and_its_speed_and_going_on_with_it(
         (["--throughput", "--launches", "0"], "launches"),
         (["--throughput", "--optimizers", "rowwise_adagrad"], "optimizers"),
         (["--throughput", "--steps", "1"], "steps"),
+        (["--throughput", "--launcher", "slurm"], "launcher"),
+        (["--throughput", "--placement", "sideways"], "layout.placement"),
+        (["--throughput", "--launcher", "torchrun"], "launcher"),
+        (["--launcher", "slurm"], "launcher"),
+        (["--placement", "contiguous"], "placement"),
         (["--multiples", "0,1"], "multiples"),
         (["--replica-groups", "1"], "replica_groups"),
         (["--tuning-seeds", "0"], "tuning_seeds"),
