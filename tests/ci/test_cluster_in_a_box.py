@@ -140,7 +140,7 @@ def test_one_job_for_each_configuration(started: Started) -> None:
 
 @slow
 def test_inside_an_allocation(box: Box, mark: str, tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "tests.helpers.light_slurm", "run", TINY, *LAYOUT, "--json"]
+    command = [sys.executable, "-m", "tests.helpers.light_command", "run", TINY, *LAYOUT, "--json"]
     salloc = ["salloc", "--quiet", "--nodes=2", "--ntasks-per-node=2", "env", f"PYTHONPATH={ROOT}"]
     process = box.start(*salloc, *command, folder=tmp_path, mark=mark)
     out, err = process.communicate(timeout=60)
@@ -150,7 +150,7 @@ def test_inside_an_allocation(box: Box, mark: str, tmp_path: Path) -> None:
 
 @slow
 def test_an_allocation_that_is_too_small(box: Box, mark: str, tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "tests.helpers.light_slurm", "run", TINY, *LAYOUT, "--json"]
+    command = [sys.executable, "-m", "tests.helpers.light_command", "run", TINY, *LAYOUT, "--json"]
     salloc = ["salloc", "--quiet", "--nodes=1", "env", f"PYTHONPATH={ROOT}"]
     process = box.start(*salloc, *command, folder=tmp_path, mark=mark)
     out, _ = process.communicate(timeout=60)

@@ -88,7 +88,7 @@ class Running:
     def __init__(self, box: Box, folder: Path, mark: str, *arguments: str, step_s: float = 0.0) -> None:
         self.box = box
         self._mark = mark
-        command = [sys.executable, "-m", "tests.helpers.light_slurm", *arguments, "--json"]
+        command = [sys.executable, "-m", "tests.helpers.light_command", *arguments, "--json"]
         self._process = box.start(*command, folder=folder, mark=mark, **{STEP_S: str(step_s)})
         self.told: list[str] = []
 

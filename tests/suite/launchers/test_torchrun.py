@@ -1,11 +1,23 @@
-"""What torchrun says, without torchrun."""
+"""What torchrun says, without torchrun; and starts by torchrun, whose ranks train nothing."""
 
 from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import uuid
+from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 
 from suite.errors import ConfigError
 from suite.launchers.torchrun import Start, check_start
+from suite.store import read
+from tests.helpers.leftovers import MARK, marked
+from tests.helpers.light_tasks import BEHAVIOUR
 from tests.helpers.records import make_run
 
 SAID = {
@@ -75,3 +87,76 @@ def test_one_start_is_one_launch() -> None:
     with pytest.raises(ConfigError) as caught:
         check_start(make_run(launches=5), Start.of(SAID))
     assert (caught.value.report.field, caught.value.report.value) == ("launches", 5)
+
+
+COMMAND = (
+    *("-m", "tests.helpers.light_command", "run", "tests.helpers.records:tiny", "--launcher", "torchrun"),
+    *("--world-size", "2", "--replica-groups", "2", "--json"),
+)
+ROOT = Path(__file__).parents[3]
+TORCHRUN = (sys.executable, "-m", "torch.distributed.run")
+#: Far more than a start takes: torch is imported three or five times.
+HANG_S = 120.0
+
+
+@pytest.fixture
+def port() -> str:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return str(probe.getsockname()[1])
+
+
+def started(
+    folder: Path, commands: Sequence[Sequence[str]], *variables: dict[str, str]
+) -> list[tuple[int, str]]:
+    """Exit code and stdout of commands that run at once; nothing of them may be left."""
+    mark = uuid.uuid4().hex
+    alike = {**os.environ, "PYTHONPATH": str(ROOT), MARK: mark}
+    running = [
+        subprocess.Popen(command, cwd=folder, env=alike | own, stdout=subprocess.PIPE, text=True)
+        for command, own in zip(commands, variables or [{}] * len(commands), strict=True)
+    ]
+    ended = [(process.communicate(timeout=HANG_S)[0], process.returncode) for process in running]
+    assert not marked(mark)
+    return [(code, out) for out, code in ended]
+
+
+def check_record(folder: Path, out: str) -> None:
+    document = json.loads(out)
+    record = read(folder / document["record"])
+    assert (record.status, record.run.launcher) == ("complete", "torchrun")
+    assert [rank.rank for rank in record.launches[0].ranks] == [0, 1]
+
+
+def test_a_start_by_torchrun(tmp_path: Path, port: str) -> None:
+    static = ("--nnodes=1", "--nproc-per-node=2", "--master-addr=127.0.0.1", f"--master-port={port}")
+    ((code, out),) = started(tmp_path, [(*TORCHRUN, *static, *COMMAND)])
+    assert code == 0
+    check_record(tmp_path, out)
+
+
+def test_a_start_by_variables_alone(tmp_path: Path, port: str) -> None:
+    """As srun does it."""
+    alike = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    own = [alike | {"RANK": rank, "LOCAL_RANK": rank} for rank in ("0", "1")]
+    (zero, out), (one, silent) = started(tmp_path, [(sys.executable, *COMMAND)] * 2, *own)
+    assert (zero, one, silent) == (0, 0, "")
+    check_record(tmp_path, out)
+
+
+def test_a_rank_that_fails_under_torchrun_is_named(tmp_path: Path, port: str) -> None:
+    static = ("--nnodes=1", "--nproc-per-node=2", "--master-addr=127.0.0.1", f"--master-port={port}")
+    faulty = {f"{BEHAVIOUR}1": "fail_later"}
+    ((code, out),) = started(tmp_path, [(*TORCHRUN, *static, *COMMAND)], faulty)
+    assert code != 0
+    error = json.loads(out)["error"]
+    assert (error["kind"], error["rank"]) == ("rank_raised", 1)
+
+
+@pytest.mark.slow
+def test_a_start_by_c10d_from_two_agents(tmp_path: Path, port: str) -> None:
+    meeting = ("--rdzv-backend=c10d", f"--rdzv-endpoint=127.0.0.1:{port}", "--rdzv-id=one")
+    agent = (*TORCHRUN, "--nnodes=2", "--nproc-per-node=1", *meeting, *COMMAND)
+    ended = started(tmp_path, [agent] * 2)
+    assert [code for code, _ in ended] == [0, 0]
+    check_record(tmp_path, "".join(out for _, out in ended))
