@@ -10,9 +10,11 @@ import json
 import os
 import re
 import shutil
+import socket
 import subprocess
 import sys
 import threading
+import urllib.request
 from dataclasses import dataclass
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -22,6 +24,7 @@ import pytest
 
 from suite import store
 from suite.metrics import METRICS
+from tests.helpers.box import within
 from tests.helpers.checkout import copy_checkout, git
 
 #: A guard against a hang, far above what any of it takes.
@@ -143,6 +146,31 @@ def test_asv_shows_and_compares(checkout, benched):
     compared = checkout.python("asv", "compare", "HEAD", "HEAD")
     assert compared.returncode == 0
     assert "memory.smoke.track_bytes(2, 2D reference_2d M=2, 'embedding_weights')" in compared.stdout
+
+
+def test_asv_previews_the_pages(checkout, benched):
+    assert checkout.python("asv", "publish").returncode == 0
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = str(probe.getsockname()[1])
+    environment = os.environ | {"HOME": str(checkout.home)}
+    command = [sys.executable, "-m", "asv", "preview", "--port", port]
+    with subprocess.Popen(command, cwd=checkout.root, env=environment, stdout=subprocess.DEVNULL) as preview:
+        try:
+            url = f"http://127.0.0.1:{port}/index.json"
+            assert within(HANG_S, lambda: preview.poll() is not None or _served(url))
+            with urllib.request.urlopen(url) as answer:
+                assert "strong_scaling.smoke.track_step_ms" in json.load(answer)["benchmarks"]
+        finally:
+            preview.terminate()
+
+
+def _served(url: str) -> bool:
+    try:
+        with urllib.request.urlopen(url):
+            return True
+    except OSError:
+        return False
 
 
 @pytest.fixture(scope="module")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -20,15 +21,26 @@ from pathlib import Path
 import pytest
 
 from suite.store import read
-from tests.helpers.box import ROOT, TINY, Box, Running, box_that_is_up, none_left
+from tests.helpers.box import ROOT, SCRIPT, TINY, Box, Running, box_that_is_up, none_left, within
 
 SHOWS_S = 5.0
 ENDED_S, LOST_S = 3.0 + SHOWS_S, 13.0 + SHOWS_S
 LAYOUT = ("--world-size", "4", "--replica-groups", "2", "--launcher", "slurm", "--ranks-per-host", "2")
 
 
+def network() -> list[str]:
+    """This machine's own interfaces, addresses and routes."""
+    questions = (["-brief", "link"], ["-brief", "address"], ["route"], ["netns"])
+    return [subprocess.check_output(["ip", *words], text=True) for words in questions]
+
+
 @pytest.fixture(scope="module")
-def box() -> Iterator[Box]:
+def network_before() -> list[str]:
+    return network() if shutil.which("ip") else []
+
+
+@pytest.fixture(scope="module")
+def box(network_before: list[str]) -> Iterator[Box]:
     with box_that_is_up(2, 2) as box:
         yield box
 
@@ -73,6 +85,83 @@ def test_what_the_box_refuses(box: Box, words: str) -> None:
     said = caught.value.stderr.splitlines()
     assert (caught.value.returncode, len(said)) == (2, 1), said
     assert said[0].startswith("cluster-in-a-box: "), said
+
+
+@pytest.mark.parametrize("missing", ["tc", "slurmctld", "munged", "unshare"])
+def test_a_machine_without_it_is_told_what_to_install(missing: str, tmp_path: Path) -> None:
+    for folder in map(Path, os.environ["PATH"].split(os.pathsep)):
+        for program in folder.iterdir() if folder.is_dir() else ():
+            if program.name != missing and not (link := tmp_path / program.name).is_symlink():
+                link.symlink_to(program)
+    refused = subprocess.run(
+        [SCRIPT, "check"], env=os.environ | {"PATH": str(tmp_path)}, capture_output=True, text=True
+    )
+    assert refused.returncode == 2
+    assert missing in refused.stderr
+
+
+@pytest.mark.skipif(os.geteuid() != 0 or shutil.which("setpriv") is None, reason="it takes root and setpriv")
+def test_a_user_who_is_not_root_is_told_so() -> None:
+    nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
+    with SCRIPT.open() as script:
+        refused = subprocess.run(
+            [*nobody, "bash", "-s", "check"], stdin=script, cwd="/", capture_output=True, text=True
+        )
+    assert (refused.returncode, "root" in refused.stderr) == (2, True), refused.stderr
+
+
+def test_this_machine_keeps_its_own_network(box: Box, network_before: list[str]) -> None:
+    *mine, namespaces = network()
+    *before, _ = network_before
+    assert mine == before
+    assert "sparse2d-test-h1" in namespaces
+
+
+def test_a_rank_has_its_share_of_a_core_and_a_host_its_link(box: Box) -> None:
+    where = box.script("exec", "srun", "--ntasks=1", "--nodelist=h2", "cat", "/proc/self/cgroup")
+    (group,) = {line.rpartition(":")[2] for line in where.splitlines() if "sparse2d-test" in line}
+    assert group == "/sparse2d-test/h2.0"
+    share = min(100, 100 * int(subprocess.check_output("nproc")) // 4) * 1000
+    whole, older = (
+        Path("/sys/fs/cgroup", *of) for of in ((group[1:], "cpu.max"), ("cpu", group[1:], "cpu.cfs_quota_us"))
+    )
+    assert int((whole if whole.exists() else older).read_text().split()[0]) == share
+
+    def link(host: str) -> str:
+        return box.script("on", host, "tc", "qdisc", "show", "dev", "eth0")
+
+    assert "tbf" in link("h1")
+    assert "rate 1Gbit" in link("h1")
+    try:
+        box.script("rate", "100mbit")
+        assert all("rate 100Mbit" in link(host) for host in ("h1", "h2"))
+        box.script("rate", "none")
+        assert "tbf" not in link("h1")
+    finally:
+        box.script("rate", "1gbit")
+
+
+def test_nothing_is_left_of_a_box_whose_making_was_killed(box: Box) -> None:
+    """``box``, so that it is skipped where none can be made."""
+    crashed = os.environ | {"BOX": "crashed"}
+    making = subprocess.Popen([SCRIPT, "up", "2", "1"], env=crashed, start_new_session=True)
+    assert within(20.0, lambda: "sparse2d-crashed-login" in network()[-1])
+    os.killpg(making.pid, signal.SIGKILL)
+    making.wait()
+    refused = subprocess.run([SCRIPT, "up", "2", "1"], env=crashed, capture_output=True, text=True)
+    assert (refused.returncode, "left behind by a crash" in refused.stderr) == (2, True)
+    subprocess.run([SCRIPT, "down"], env=crashed, check=True)
+    assert "sparse2d-crashed" not in network()[-1]
+    left = [*Path("/run").glob("sparse2d-crashed*"), *Path("/sys/fs/cgroup").glob("**/sparse2d-crashed*")]
+    assert not left
+    assert not [p for p in Path("/proc").glob("[0-9]*/cmdline") if b"sparse2d-crashed" in _read(p)]
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError:
+        return b""
 
 
 def test_a_sweep_in_one_job(started: Started, tmp_path: Path) -> None:
@@ -268,7 +357,7 @@ def test_slurmd_alone_killed(started: Started, box: Box) -> None:
     assert code == 3
     assert document["error"]["kind"] == "node_failed"
     assert "h2" in document["error"]["message"]
-    assert seconds < 60
+    assert seconds < 45
 
 
 @slow

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import signal
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,6 +13,9 @@ from suite.data import DataSource, Samples
 from suite.oracle.batch import GlobalBatch
 from suite.spec import WorkloadSpec
 from tests.helpers.training import global_batch
+
+#: A folder that takes a file for each process that trains.
+PROCESSES = "SMALL_SOURCE_PROCESSES"
 
 
 class SmallSource(DataSource):
@@ -51,3 +57,21 @@ class SmallSource(DataSource):
                 for feature in self._features
             },
         )
+
+
+class Telling(SmallSource):
+    """Tells which processes train."""
+
+    def train(self, start: int, stop: int) -> Samples:
+        """Samples of one step."""
+        Path(os.environ[PROCESSES], str(os.getpid())).touch()
+        return super().train(start, stop)
+
+
+class Deadly(SmallSource):
+    """As a training that the kernel ends for want of memory."""
+
+    def train(self, start: int, stop: int) -> Samples:
+        """None."""
+        os.kill(os.getpid(), signal.SIGKILL)
+        raise AssertionError

@@ -37,6 +37,34 @@ world_size = 2
 implementation = "reference_2d"
 options = ["--steps", "12"]
 """
+LOOKUP = """
+[[configurations]]
+name = "1D"
+workload = "dlrm_small"
+world_size = 2
+implementation = "baseline_1d"
+options = ["--steps", "30"]
+"""
+#: Every lookup takes so many times longer than it does. What smaller ones look like is in docs/gates.md.
+SLOWER = """        self.model = sharded.module
+
+        def slowed(forward):
+            def wrapped(*given, **named):
+                begin = time.perf_counter()
+                found = forward(*given, **named)
+                end = time.perf_counter()
+                while time.perf_counter() - end < {share} * (end - begin):
+                    pass
+                return found
+
+            return wrapped
+
+        import time
+
+        for module in self.model.modules():
+            for lookup in getattr(module, "_lookups", ()):
+                lookup.forward = slowed(lookup.forward)
+"""
 #: What is deterministic shows in one launch.
 EXACT = "schema_version = 1\n{configurations}\n[regression]\nlaunches = 1\n"
 NOISY = "schema_version = 1\n{configurations}\n[regression]\nlaunches = 3\nfresh_launches = 5\n"
@@ -63,6 +91,14 @@ FAULTS = {
         "    backward(loss)\n    extra = torch.zeros(64)\n"
         "    torch.distributed.all_to_all_single(torch.empty_like(extra), extra)\n",
         {"calls"},
+    ),
+    "a lookup that takes six times as long": Fault(
+        SHARDED,
+        "        self.model = sharded.module\n",
+        SLOWER.format(share=5),
+        {"components.lookup.exposed_ms"},
+        configurations=LOOKUP,
+        noisy=True,
     ),
     "64 MiB more memory": Fault(
         SHARDED,

@@ -62,6 +62,9 @@ CASES = [
     # M does not divide G.
     small(4, global_batch=13),
     small(8, global_batch=13, sync_interval=2),
+    # The most groups that are offered.
+    small(256, global_batch=260, steps=2),
+    small(256, global_batch=260, steps=2, sync_interval=2),
 ]
 
 
