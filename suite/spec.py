@@ -236,7 +236,7 @@ class ParitySpec(Frozen):
     #: As a share of the baseline's.
     normalized_entropy_margin: Annotated[float, Field(gt=0, le=0.1)] = 0.001
     #: Pairs of trainings: enough for two equal arms to be found equivalent 9 times of 10.
-    seeds: Annotated[int, Field(strict=True, ge=2, le=1000)] = 16
+    seeds: Annotated[int, Field(strict=True, ge=2, le=1000)] = 18
 
 
 class WorkloadSpec(Frozen):

@@ -39,7 +39,7 @@ def parity(
     ] = None,
     baseline_learning_rate: Annotated[float | None, typer.Option(help="Of the 1D arm's tables.")] = None,
     seeds: Annotated[
-        int | None, typer.Option(help="Pairs of trainings: seeds 0, 1, 2, ...  [default: the workload's, 16]")
+        int | None, typer.Option(help="Pairs of trainings: seeds 0, 1, 2, ...  [default: the workload's, 18]")
     ] = None,
     curve_points: Annotated[int, typer.Option(help="How often each training is scored.")] = 6,
     target_auc: Annotated[
