@@ -41,6 +41,7 @@ folder.mkdir(parents=True)
 noise = len(list(folder.parent.iterdir())) % 5 / 1000
 record = json.loads((here / "record.json").read_text())
 record["run_id"] = folder.name
+record["environment"]["versions"] |= told.get("versions", {})
 record["run"]["seed"] = int(options["--seed"])
 for rank in record["launches"][0]["ranks"]:
     rank["step_ms"] = [ms * told["slower"] * (1 + noise) for ms in rank["step_ms"]]

@@ -60,6 +60,7 @@ BRANCHES = {
     "unlike_1d": {"parity": "inconclusive"},
     "unlike_base": {"auc": 0.1},
     "crashes_in_2d": {"fails_at": ["2"]},
+    "upgraded": {"versions": {"torch": "99.0"}, "slower": 1.3},
 }
 
 
@@ -101,6 +102,16 @@ def test_a_planted_fault_is_found_and_named(cli, repository, plan, branch, verdi
     assert document["commits"]["head"]["commit"] == git(repository, "rev-parse", branch)
     # Nothing is left of the worktrees.
     assert len(git(repository, "worktree", "list").splitlines()) == 1
+
+
+def test_an_upgrade_of_the_stack_is_gated_where_it_is_allowed(cli, repository, plan):
+    gate = ("gate", "--plan", str(plan), "--repo", str(repository), "--head", "upgraded", "--json")
+    refused = cli(*gate)
+    assert (refused.code, refused.document["error"]["field"]) == (2, "stack")
+    assert "99.0" in refused.document["error"]["message"]
+    done = cli(*gate, "--allow-stack")
+    assert (done.code, done.document["verdict"]) == (1, "worse")
+    assert {row["name"] for row in done.document["metrics"] if row["verdict"] == "worse"} >= {"step_ms"}
 
 
 def test_a_trace_that_cannot_be_taken_costs_no_verdict(cli, repository, plan, monkeypatch):
