@@ -291,6 +291,7 @@ def test_cancelled_from_outside(started: Started, box: Box) -> None:
     begin = time.monotonic()
     code, document = run.end()
     assert (code, document["error"]["kind"]) == (3, "cancelled")
+    assert "h[1-2]" in document["error"]["message"]
     assert time.monotonic() - begin < 15
 
 
@@ -302,6 +303,7 @@ def test_preempted(started: Started, box: Box) -> None:
     begin = time.monotonic()
     code, document = run.end()
     assert (code, document["error"]["kind"]) == (3, "preempted")
+    assert "h[1-2]" in document["error"]["message"]
     assert "--resume" in document["error"]["remedy"]
     assert time.monotonic() - begin < 20
 
@@ -379,4 +381,5 @@ def test_over_its_time(started: Started) -> None:
     code, document = run.end(150)
     error = document["error"]
     assert (code, error["kind"]) == (3, "time_limit")
+    assert "h[1-2]" in error["message"]
     assert time.monotonic() - begin < 60 + 30 + 15

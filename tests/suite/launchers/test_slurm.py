@@ -84,9 +84,11 @@ def test_why_a_job_ended(monkeypatch: pytest.MonkeyPatch, text: str, kind: str |
     monkeypatch.setattr(slurm_commands, "command", lambda *words: "h2\n" if words[0] == "sinfo" else text)
     why = why_ended("1")
     assert (why and why[0]) == kind
+    if why is not None:
+        assert "ob 1 on h[1-2]" in why[1]
     if kind == "node_failed":
         assert why is not None
-        assert "h2" in why[1]
+        assert "down: h2" in why[1]
 
 
 def test_a_controller_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
