@@ -110,8 +110,8 @@ def _cut(text: str, width: int = 120) -> str:
 
 
 def _value_of(option: str | None, arguments: Sequence[str]) -> str | None:
-    """What the user gave for an option, as it stands on the command line."""
-    for position, argument in enumerate(arguments):
+    """What the user gave for an option, as it stands on the command line; the last counts."""
+    for position, argument in reversed([*enumerate(arguments)]):
         name, separator, value = argument.partition("=")
         if name != option or not name.startswith("-"):
             continue
