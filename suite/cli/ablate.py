@@ -9,9 +9,10 @@ from typing import Annotated, Any, get_args
 import typer
 from rich.console import Console
 
+from reference_impl.layout import PLACEMENTS
 from suite.catalog import load_workload
 from suite.cli.failures import relative
-from suite.cli.lab import OPTIMIZERS, LabOptions, checked_seeds, train_all
+from suite.cli.lab import OPTIMIZERS, LabOptions, checked_seeds, tell_where, train_all
 from suite.cli.lab_tables import show_ablation, show_throughput
 from suite.cli.options import RunOptions, whole_numbers
 from suite.cli.progress import shown
@@ -21,6 +22,7 @@ from suite.cli.verb import Result, verb
 from suite.environment import capture
 from suite.errors import ConfigError
 from suite.launchers.base import Launcher
+from suite.launchers.slurm import is_inside
 from suite.quality import plots
 from suite.quality.ablation import PLAIN, SCALED, ArmKey, Design
 from suite.quality.checks import check_training
@@ -44,13 +46,44 @@ class RankOptions:
 
     launcher: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="Of these ranks; slurm inside an allocation.  [default: local]"),
+        typer.Option(
+            metavar="NAME", help="Of --throughput: local, or slurm inside an allocation.  [default: local]"
+        ),
     ] = None
-    device: Annotated[str | None, typer.Option(metavar="NAME", help="Of these ranks: cpu or cuda.")] = None
-    ranks_per_host: Annotated[int | None, typer.Option(help="Of these ranks.")] = None
+    device: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Of --throughput: cpu or cuda.  [default: cpu]")
+    ] = None
+    ranks_per_host: Annotated[
+        int | None,
+        typer.Option(help="Of --throughput: hosts are T over it.  [default: all ranks on one host]"),
+    ] = None
     placement: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Which of these ranks form a group.")
+        str | None,
+        typer.Option(
+            metavar="NAME", help=f"Of --throughput: which ranks form a group. One of {', '.join(PLACEMENTS)}."
+        ),
     ] = None
+
+    def check(self, throughput: bool) -> None:
+        """Refuses what would do nothing, or cannot be.
+
+        Raises:
+            ConfigError: naming the option.
+        """
+        for name, value in dataclasses.asdict(self).items():
+            if value is not None and not throughput:
+                raise ConfigError(
+                    name, value, "virtual groups need no ranks.", "Add --throughput, or leave it out."
+                )
+        if self.launcher == "torchrun":
+            raise ConfigError("launcher", "torchrun", "one start by it is one launch.", "Use local or slurm.")
+        if self.launcher == "slurm" and not is_inside():
+            raise ConfigError(
+                "launcher",
+                "slurm",
+                "cells take turns inside one allocation, and this process is in none.",
+                "Begin with `salloc`.",
+            )
 
 
 @verb("ablate")
@@ -98,7 +131,7 @@ def ablate(
       sparse2d ablate movielens_100k --replica-groups 16 --seeds 20 --json
       sparse2d ablate movielens_100k --optimizers rowwise_adagrad,sgd,adam
       sparse2d ablate movielens_100k --replica-groups 2 --throughput
-      sparse2d ablate my_tables.toml --replica-groups 2 --throughput --launcher slurm --ranks-per-host 2
+      sparse2d ablate smoke --replica-groups 2 --throughput --launcher slurm
     """
     spec = load_workload(workload, options.data)
     checked_seeds(seeds)
@@ -117,19 +150,14 @@ def ablate(
     design = Design(groups, names, _grid(multiples, shared), shared, seeds, tuning_seeds, make)
     tuning = design.tuning()
     jobs = options.processes()
+    ranks.check(throughput)
     cells = _cells(spec, options, ranks, groups, names, shared, world_size, launches) if throughput else None
-    for name, value in dataclasses.asdict(ranks).items():
-        if value is not None and not throughput:
-            raise ConfigError(
-                name, value, "virtual groups need no ranks.", "Add --throughput, or leave it out."
-            )
-    if ranks.launcher == "torchrun":
-        raise ConfigError("launcher", "torchrun", "one start by it is one launch.", "Use local or slurm.")
     launcher = open_launcher(next(iter(cells.values())).launcher) if cells else None
     check_training(tuning[0])
     environment = capture(None)
     experiment = options.experiment(spec, "ablate", environment)
     console = messages()
+    tell_where(experiment, console)
     train_all("tuning", tuning, experiment, jobs, console)
     train_all("judging", design.judging(experiment.finished), experiment, jobs, console)
     found = design.conclude(experiment.finished, spec.parity)

@@ -22,7 +22,7 @@ from suite.gate.calibration import calibrate as calibration
 from suite.gate.calibration import values_of
 from suite.gate.expected import save_expected
 from suite.gate.findings import PartName
-from suite.gate.gating import Outcome, Request, current_values, renew_command, run_gate
+from suite.gate.gating import Outcome, Request, current_values, ended_cleanly, renew_command, run_gate
 from suite.gate.measuring import Tell
 from suite.gate.plan import GatePlan, load_plan
 from suite.gate.report import junit, markdown
@@ -40,9 +40,15 @@ def gate(
         list[str] | None,
         typer.Argument(metavar="[-- RUN OPTIONS]", help="After --: further options of every `sparse2d run`."),
     ] = None,
-    plan: Annotated[
-        Path, typer.Option(metavar="FILE", help="What is run and how strictly it is judged (TOML).")
-    ] = PLAN,
+    plan_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--plan",
+            metavar="FILE",
+            help="What is run and how strictly it is judged (TOML).  "
+            f"[default: {PLAN}; with --expected {EXPECTED_PLAN}]",
+        ),
+    ] = None,
     parts: Annotated[
         str | None,
         typer.Option(
@@ -131,6 +137,7 @@ def gate(
       sparse2d gate --repo ../theirs --setup 'pip install -e .' --implementation their.module:Class
       sparse2d gate --base main -- --launcher local --device cuda
     """
+    plan = plan_file or (PLAN if expected is None else EXPECTED_PLAN)
     if calibrate is not None:
         return _calibrated(load_plan(plan), calibrate)
     request = Request(
@@ -169,7 +176,8 @@ def gate(
 
     if renew:
         return _renewed(request, tell)
-    outcome = run_gate(request, tell)
+    with ended_cleanly():
+        outcome = run_gate(request, tell)
     title = "Gate" if not outcome.commits else f"Gate of {outcome.commits['head'].name}"
     renewing = _renewing(request, plan)
     footer = _footer(outcome, renewing, against_base=expected is None)
@@ -271,7 +279,8 @@ def _consistent(request: Request, renew: bool) -> None:
 
 def _renewed(request: Request, tell: Tell) -> Result:
     assert request.expected is not None
-    expected = current_values(request, tell)
+    with ended_cleanly():
+        expected = current_values(request, tell)
     save_expected(expected, request.expected)
     path = request.expected
     return Result(

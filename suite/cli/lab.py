@@ -50,7 +50,10 @@ class LabOptions:
     ] = None
     resume: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="The folder of an experiment that was ended: train what it lacks."),
+        typer.Option(
+            metavar="DIR",
+            help="The folder of an experiment that was ended. With the same options: train what it lacks.",
+        ),
     ] = None
     runs: Runs = Path("runs")
 
@@ -106,6 +109,11 @@ class LabOptions:
         if self.resume is None:
             return new_experiment(self.runs, workload, verb, environment)
         return open_experiment(self.resume, environment)
+
+
+def tell_where(experiment: Experiment, console: Console) -> None:
+    """Where an experiment is kept, before it begins: what ends it may leave no time to say so."""
+    console.print(f"Experiment: {relative(experiment.path)}", soft_wrap=True)
 
 
 def train_all(

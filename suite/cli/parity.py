@@ -9,7 +9,7 @@ from rich.console import Console
 
 from suite.catalog import load_workload
 from suite.cli.failures import VERDICT_FAILED, relative
-from suite.cli.lab import OPTIMIZERS, LabOptions, checked_seeds, train_all
+from suite.cli.lab import OPTIMIZERS, LabOptions, checked_seeds, tell_where, train_all
 from suite.cli.lab_tables import show_parity
 from suite.cli.run import Workload
 from suite.cli.streams import messages
@@ -83,6 +83,7 @@ def parity(
     experiment = options.experiment(spec, "parity", environment)
     # Pair by pair, so that an experiment that is ended has whole pairs.
     order = [t for pair in zip(*trainings.values(), strict=True) for t in pair]
+    tell_where(experiment, messages())
     train_all("training", order, experiment, jobs, messages())
     results = {arm: [experiment.finished[t.training_hash] for t in ts] for arm, ts in trainings.items()}
     judged = judge(results["baseline"], results["candidate"], spec.parity, target_auc)

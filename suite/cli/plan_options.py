@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import typer
 
@@ -14,9 +15,14 @@ from suite.gate.findings import PartName
 from suite.gate.plan import GatePlan
 from suite.launchers.slurm import is_inside
 
+#: Parameters of the verbs that the gate sets itself.
+_OF_RUN = ("world_size", "replica_groups", "implementation", "seed", "launches", "runs", "as_json")
+_OF_SCALING = (*_OF_RUN, "scaling", "profile_steps")
+_OF_PARITY = ("replica_groups", "seeds", "runs", "as_json")
+
 
 def check_options(plan: GatePlan, parts: Sequence[PartName], extra: Sequence[str]) -> None:
-    """Refuses options that ``sparse2d run`` (or ``sparse2d parity``) lacks, and values they cannot take.
+    """Refuses options that their verb does not have, that the gate sets, and whose value is of another type.
 
     Args:
         plan: the plan.
@@ -27,30 +33,47 @@ def check_options(plan: GatePlan, parts: Sequence[PartName], extra: Sequence[str
         ConfigError: naming the place in the plan; also where launches that are compared would be jobs of
             their own, on whatever nodes each is given.
     """
-    launchers = [("run_options", _read(run.run, "run", "run_options", extra))]
+    _check(run.run, "run", "run_options", extra, _OF_RUN)
     if "regression" in parts:
         for place, configuration in enumerate(plan.configurations):
             field = f"configurations.{place}.options"
-            launchers.append((field, _read(run.run, "run", field, configuration.options)))
+            _check(run.run, "run", field, configuration.options, _OF_RUN)
     if "scaling" in parts and plan.scaling is not None:
-        field = "scaling.options"
-        launchers.append((field, _read(run.run, "run", field, plan.scaling.options)))
+        _check(run.run, "run", "scaling.options", plan.scaling.options, _OF_SCALING)
     if "parity" in parts and plan.parity is not None:
-        verb, name = (parity.parity, "parity") if plan.parity.world_size is None else (run.run, "run")
-        _read(verb, name, "parity.options", plan.parity.options)
-    for field, launcher in launchers:
-        if launcher == "slurm" and not is_inside():
+        if plan.parity.world_size is None:
+            _check(parity.parity, "parity", "parity.options", plan.parity.options, _OF_PARITY)
+        else:
+            _check(run.run, "run", "parity.options", plan.parity.options, _OF_RUN)
+
+
+def _check(
+    verb: Callable[..., int], name: str, field: str, options: Sequence[str], own: Sequence[str]
+) -> None:
+    given = _read(verb, name, field, options)
+    for parameter in own:
+        if parameter in given:
+            word = "--" + parameter.removeprefix("as_").replace("_", "-")
             raise ConfigError(
-                field,
-                "--launcher slurm",
-                "outside of an allocation every launch would be a job of its own, on other nodes than the "
-                "one it is compared with.",
-                "Begin with `salloc`; ci/gate-here slurm does.",
+                field, word, "the gate sets this itself.", "Leave it out, or set the field of the plan."
             )
+    launcher = given.get("launcher")
+    if launcher == "torchrun":
+        raise ConfigError(
+            field, "--launcher torchrun", "the gate starts its launches itself.", "Leave it out."
+        )
+    if launcher == "slurm" and not is_inside():
+        raise ConfigError(
+            field,
+            "--launcher slurm",
+            "outside of an allocation every launch would be a job of its own, on other nodes than the one it "
+            "is compared with.",
+            "Begin with `salloc`; ci/gate-here slurm does.",
+        )
 
 
-def _read(verb: Callable[..., int], name: str, field: str, options: Sequence[str]) -> str | None:
-    """The launcher that the options name."""
+def _read(verb: Callable[..., int], name: str, field: str, options: Sequence[str]) -> dict[str, Any]:
+    """What is given, by the names of the verb's parameters."""
     if "--help" in options:
         raise ConfigError(field, "--help", "with it nothing is run.", "Leave it out.")
     app = typer.Typer(add_completion=False)
@@ -60,7 +83,7 @@ def _read(verb: Callable[..., int], name: str, field: str, options: Sequence[str
         context = typer.main.get_command(app).make_context(f"sparse2d {name}", [*arguments])
     except typer.TyperException as error:
         report, _ = report_of(error, arguments)
-        what = report.field if report.value is None else f"{report.field} {report.value}"
+        what = report.field if report.value is None else f"{report.field} {report.value!r}"
         message = report.message if report.field == "command line" else f"{what}: {report.message}"
         raise ConfigError(
             field,
@@ -68,5 +91,8 @@ def _read(verb: Callable[..., int], name: str, field: str, options: Sequence[str
             f"`sparse2d {name}` cannot read it. {message}",
             report.remedy or f"See `sparse2d {name} --help`.",
         ) from error
-    launcher: str | None = context.params.get("launcher")
-    return launcher
+    return {
+        parameter: value
+        for parameter, value in context.params.items()
+        if (source := context.get_parameter_source(parameter)) and source.name == "COMMANDLINE"
+    }

@@ -6,7 +6,7 @@ import tomllib
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import AfterValidator, Field, ValidationInfo, field_validator, model_validator
 
 from reference_impl.errors import InvalidConfiguration
 from suite.errors import ConfigError
@@ -15,19 +15,18 @@ from suite.metrics import METRICS
 from suite.metrics.base import Metric
 from suite.spec import Frozen, validated
 
-#: Options of ``sparse2d run`` that the gate sets itself.
-_OWN_OPTIONS = (
-    "--world-size",
-    "--replica-groups",
-    "--implementation",
-    "--seed",
-    "--launches",
-    "--runs",
-    "--json",
-)
-
 Positive = Annotated[int, Field(strict=True, ge=1)]
 Margin = Annotated[float, Field(gt=0, lt=10)]
+
+
+def _divides(groups: int, info: ValidationInfo) -> int:
+    """Replica groups are of equal size; ``world_size`` is a field before it."""
+    size = info.data.get("world_size")
+    if size is not None and size % groups:
+        raise InvalidConfiguration(
+            "replica_groups", groups, f"it does not divide world_size = {size}.", f"Use a divisor of {size}."
+        )
+    return groups
 
 
 class Configuration(Frozen):
@@ -36,24 +35,11 @@ class Configuration(Frozen):
     name: Annotated[str, Field(pattern=r"^\S(.*\S)?$")]
     workload: str
     world_size: Positive = 1
-    replica_groups: Positive = 1
+    replica_groups: Annotated[Positive, AfterValidator(_divides)] = 1
     #: ``--implementation`` of the gate takes its place where replica_groups is above 1, or where it is None.
     implementation: str | None = None
     seed: Annotated[int, Field(strict=True, ge=0)] = 0
     options: tuple[str, ...] = ()
-
-    @field_validator("options")
-    @classmethod
-    def _not_ours(cls, options: tuple[str, ...]) -> tuple[str, ...]:
-        for option in options:
-            if option.partition("=")[0] in _OWN_OPTIONS:
-                raise InvalidConfiguration(
-                    "options",
-                    option,
-                    "the gate sets this itself.",
-                    "Leave it out, or set the field of the plan.",
-                )
-        return options
 
 
 class RegressionPlan(Frozen):
@@ -116,7 +102,7 @@ class Threshold(Frozen):
 
     scaling: Literal["weak", "strong"]
     world_size: Positive
-    replica_groups: Positive = 1
+    replica_groups: Annotated[Positive, AfterValidator(_divides)] = 1
     #: Samples a second and rank, over those of 1D at the plan's reference world size.
     efficiency: Annotated[float, Field(gt=0)] | None = None
     #: Samples a second over those of 1D at the same world size.
@@ -147,10 +133,12 @@ class ParityPlan(Frozen):
     """2D against 1D in quality (``sparse2d parity``), and head's 2D against base's, on paired seeds."""
 
     workload: str
-    replica_groups: Annotated[int, Field(strict=True, ge=2)] = 4
-    seeds: Annotated[int, Field(strict=True, ge=2, le=1000)] = 8
     #: Real ranks at this world size, as an implementation of your own needs. None: virtual groups.
     world_size: Positive | None = None
+    replica_groups: Annotated[
+        int, Field(strict=True, ge=2, validate_default=True), AfterValidator(_divides)
+    ] = 4
+    seeds: Annotated[int, Field(strict=True, ge=2, le=1000)] = 8
     #: Further options of ``sparse2d parity``, or with ``world_size`` of ``sparse2d run``.
     options: tuple[str, ...] = ()
     policy: Policy = Policy(inconclusive="fail")

@@ -9,11 +9,13 @@ rank 0. One start is one launch.
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -24,6 +26,7 @@ from typing import TYPE_CHECKING
 from suite.errors import ConfigError
 from suite.launchers.base import Stopped
 from suite.launchers.deadlines import ORPHAN_S, START_S, STEP_END_S
+from suite.launchers.linux import PR_SET_PDEATHSIG
 from suite.launchers.remote import Gathering
 from suite.launchers.task import Place, Task
 from suite.launchers.tasks import GivenUp, TaskLauncher
@@ -34,6 +37,8 @@ if TYPE_CHECKING:
     from torch.distributed import TCPStore
 
 _NEEDED = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
+#: Seconds in which all processes of a start must have met.
+MEET_S = START_S + ORPHAN_S
 #: Under which rank 0 says where it is.
 _KEY = "sparse2d/launcher"
 
@@ -105,25 +110,58 @@ class Start:
         Raises:
             ConnectionError: it cannot be served here, or reached from here.
         """
+        os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")  # it would warn of each attempt, with a stack
         from torch.distributed import TCPStore
 
+        if not self.serves_store:
+            self._wait_for_store()
         try:
             return TCPStore(
                 *self.master,
-                is_master=self.rank == 0 and not self.has_store,
-                timeout=timedelta(seconds=START_S + ORPHAN_S),
+                is_master=self.serves_store,
+                timeout=timedelta(seconds=MEET_S),
                 wait_for_workers=False,
             )
         except RuntimeError as error:  # torch.distributed's errors are
-            raise ConnectionError(f"no store at MASTER_ADDR:MASTER_PORT: {error}") from error
+            raise ConnectionError(f"no store at MASTER_ADDR:MASTER_PORT: {_first_line(error)}") from error
+
+    @property
+    def serves_store(self) -> bool:
+        """Whether the store is this process's own."""
+        return self.rank == 0 and not self.has_store
+
+    def _wait_for_store(self) -> None:
+        """Here and not inside torch, where a signal would wait, too."""
+        deadline = time.monotonic() + MEET_S
+        while True:
+            try:
+                socket.create_connection(self.master, timeout=1.0).close()
+                return
+            except OSError as error:
+                if time.monotonic() > deadline:
+                    raise ConnectionError(f"no store at MASTER_ADDR:MASTER_PORT: {error}") from error
+            time.sleep(0.1)
 
 
 def check_start(run: RunSpec, start: Start) -> None:
     """Refuses a run that is not what was started.
 
     Raises:
-        ConfigError: naming the option.
+        ConfigError: naming the option, or the variable whose port is another program's.
     """
+    if start.serves_store:
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind(("", start.master[1]))
+            except OSError as error:
+                raise ConfigError(
+                    "MASTER_PORT",
+                    start.master[1],
+                    f"rank 0 cannot listen there: {error.strerror}.",
+                    "Choose a port that is free, the same for all processes.",
+                    kind="environment",
+                ) from error
     if run.layout.world_size != start.world_size:
         raise ConfigError(
             "layout.world_size",
@@ -148,9 +186,14 @@ def follow(start: Start) -> int:
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # rank 0 ends the launch
     key = f"{_KEY}/{start.attempt}"
+    _end_with_agent()
     try:
         store = start.store()
-        store.wait([key])
+        deadline = time.monotonic() + MEET_S
+        while not store.check([key]):
+            if time.monotonic() > deadline:
+                raise ConnectionError("it has told nothing")
+            time.sleep(0.1)
     except (RuntimeError, ConnectionError) as error:
         raise ConfigError(
             "launcher", "torchrun", "rank 0 did not come up.", "Its output says why.", kind="environment"
@@ -168,6 +211,7 @@ class TorchrunLauncher(TaskLauncher):
         del run
         start = Start.of()
         before = signal.signal(signal.SIGTERM, _on_sigterm)
+        _end_with_agent()
         store = start.store()
         address = _address_towards(start.master)
         with log.open("wb") as output:
@@ -192,6 +236,17 @@ class TorchrunLauncher(TaskLauncher):
                 own.wait(STEP_END_S)
             own.kill()
             own.wait()
+
+
+def _end_with_agent() -> None:
+    """Has the kernel send SIGTERM to this process when torchrun's agent, its parent, ends in any way."""
+    if "TORCHELASTIC_RUN_ID" in os.environ:  # a shell that has started it may well end before it
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
+def _first_line(error: Exception) -> str:
+    """Without torch's own stack, which follows."""
+    return next(iter(str(error).splitlines()), "")
 
 
 def _check_host(name: str) -> None:

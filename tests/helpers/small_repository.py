@@ -18,6 +18,7 @@ import json, os, pathlib, secrets, sys, time
 here = pathlib.Path(__file__).resolve().parents[2]
 told = json.loads((here / "told.json").read_text())
 options = dict(zip(sys.argv, sys.argv[1:]))
+print(*sys.argv[1:], file=sys.stderr)
 if told.get("crash"):
     sys.exit(told["crash"])
 if told.get("refuses"):

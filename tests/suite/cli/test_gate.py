@@ -210,9 +210,12 @@ def test_what_did_not_run_is_an_error_of_junit_and_no_failure(cli, repository, p
 def test_options_after_two_dashes_reach_every_run(cli, repository, plan):
     done = cli(
         *("gate", "--plan", str(plan), "--repo", str(repository), "--head", "same", "--json"),
-        *("--", "--replica-groups", "1"),
+        *("--", "--steps", "33"),
     )
     assert done.code == 0
+    told = [log.read_text() for log in Path(done.document["folder"]).glob("logs/**/stderr")]
+    assert len(told) == 2 * 2 * 5
+    assert all("--steps 33" in words for words in told)
 
 
 def test_the_set_up_runs_in_both_checkouts_and_may_bring_an_interpreter(cli, repository, plan):
@@ -252,7 +255,7 @@ def test_parity_of_somebodys_implementation_needs_real_ranks(cli, repository, pl
     common = ("gate", "--plan", str(plan), "--repo", str(repository), "--head", "same", "--json")
     refused = cli(*common, "--implementation", "their.module:Class")
     assert (refused.code, refused.document["error"]["field"]) == (2, "parity.world_size")
-    plan.write_text(PARITY + "world_size = 2\n")
+    plan.write_text(PARITY + "world_size = 2\nreplica_groups = 2\n")
     done = cli(*common, "--implementation", "their.module:Class")
     assert (done.code, done.document["verdict"]) == (0, "equivalent")
 
@@ -334,10 +337,15 @@ def test_saved_records_are_judged_without_running(cli, plan):
         (["--plan", "nowhere.toml"], "plan", "cannot be read"),
         (["--plan", "typo.toml"], "regresion", "Extra inputs"),
         (["--plan", "option.toml"], "configurations.0.options", "No such option: --shardin"),
-        (["--plan", "value.toml"], "parity.options", "--steps many: "),
+        (["--plan", "value.toml"], "parity.options", "--steps 'many': "),
         (["--plan", "helped.toml"], "scaling.options", "nothing is run"),
         (["--", "--stepz", "3"], "run_options", "No such option: --stepz"),
         (["--", "--launcher=slurm"], "run_options", "a job of its own"),
+        (["--", "--world-size=1"], "run_options", "the gate sets this itself"),
+        (["--", "--json"], "run_options", "the gate sets this itself"),
+        (["--plan", "twice.toml"], "scaling.options", "the gate sets this itself"),
+        (["--plan", "seeds.toml"], "parity.options", "the gate sets this itself"),
+        (["--plan", "real.toml"], "parity.options", "a job of its own"),
         (["--parts", "scaling"], "parts", "no such section"),
         (["--parts", "speed"], "parts", "no such part"),
         (["--accept", "speed"], "accept", "no such metric"),
@@ -374,6 +382,10 @@ def test_wrong_input_ends_before_anything_is_launched(cli, repository, plan, arg
     )
     Path("value.toml").write_text(PARITY.replace("seeds = 2", 'seeds = 2\noptions = ["--steps", "many"]'))
     Path("helped.toml").write_text(SCALING.replace("policy.", 'options = ["--help"]\npolicy.'))
+    Path("twice.toml").write_text(SCALING.replace("policy.", 'options = ["--scaling", "weak"]\npolicy.'))
+    Path("seeds.toml").write_text(PARITY.replace("seeds = 2", 'seeds = 2\noptions = ["--seeds", "9"]'))
+    slurm = 'world_size = 2\nreplica_groups = 2\noptions = ["--launcher", "slurm"]'
+    Path("real.toml").write_text(PARITY.replace("seeds = 2", f"seeds = 2\n{slurm}"))
     typo = {"schema_version": 1, "configurations": {"1D": {"spec_hash": "a", "metrics": {"byts": 1}}}}
     Path("typo.json").write_text(json.dumps(typo))
     shorter = {"schema_version": 1, "configurations": {}, "parity": {"seeds": [0], "arms": {}}}

@@ -29,7 +29,11 @@ def test_the_plans_of_the_repository_are_valid(path):
         ({"configurations": [ONE], "expected": {"tolerances": {"step_ms": 1}}}, "tolerances.step_ms"),
         ({"configurations": [ONE, ONE], "regression": {}}, "configurations"),
         ({"regression": {}}, "configurations"),
-        ({"configurations": [ONE | {"options": ["--seed=3"]}], "regression": {}}, "options"),
+        ({"parity": {"workload": "smoke", "world_size": 2}}, "replica_groups"),
+        (
+            {"configurations": [ONE | {"world_size": 2, "replica_groups": 3}]},
+            "replica_groups",
+        ),
         ({"scaling": {"workload": "smoke", "thresholds": []}}, "scaling.thresholds"),
         (
             {"scaling": {"workload": "smoke", "thresholds": [{"scaling": "weak", "world_size": 2}]}},

@@ -16,6 +16,7 @@ import pytest
 from suite.errors import ConfigError
 from suite.launchers.torchrun import Start, check_start
 from suite.store import read
+from tests.helpers.box import within
 from tests.helpers.leftovers import MARK, marked
 from tests.helpers.light_tasks import BEHAVIOUR
 from tests.helpers.records import make_run
@@ -152,6 +153,47 @@ def test_a_rank_that_fails_under_torchrun_is_named(tmp_path: Path, port: str) ->
     assert code != 0
     error = json.loads(out)["error"]
     assert (error["kind"], error["rank"]) == ("rank_raised", 1)
+
+
+def test_a_port_of_another_program_is_named(tmp_path: Path, port: str) -> None:
+    alone = {
+        "WORLD_SIZE": "1",
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": port,
+        "RANK": "0",
+        "LOCAL_RANK": "0",
+    }
+    one = [word.replace("2", "1") if word == "2" else word for word in COMMAND]
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", int(port)))
+        taken.listen()
+        ((code, out),) = started(tmp_path, [(sys.executable, *one)], alone)
+    error = json.loads(out)["error"]
+    assert (code, error["field"], error["value"]) == (2, "MASTER_PORT", int(port))
+    assert not (tmp_path / "runs").exists()
+
+
+def test_where_the_agent_is_killed_nothing_stays(tmp_path: Path, port: str) -> None:
+    static = ("--nnodes=1", "--nproc-per-node=2", "--master-addr=127.0.0.1", f"--master-port={port}")
+    mark = uuid.uuid4().hex
+    agent = subprocess.Popen(
+        (*TORCHRUN, *static, *COMMAND),
+        cwd=tmp_path,
+        env={
+            **os.environ,
+            "PYTHONPATH": str(ROOT),
+            MARK: mark,
+            f"{BEHAVIOUR}0": "wait",
+            f"{BEHAVIOUR}1": "wait",
+        },
+        stdout=subprocess.DEVNULL,
+    )
+    # The agent, two processes of ours, rank 0's watcher, and two ranks.
+    assert within(HANG_S, lambda: len(marked(mark)) == 6)
+    agent.kill()
+    agent.wait()
+    # docs/faults.md: 3 s, and room for a busy machine.
+    assert within(15.0, lambda: not marked(mark))
 
 
 @pytest.mark.slow
