@@ -18,6 +18,7 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 
 from suite.catalog import load_workload
+from suite.errors import ConfigError
 from suite.metrics import METRICS
 from suite.metrics.base import Direction
 
@@ -121,9 +122,14 @@ def for_each_workload(family: type[Benchmark]) -> dict[str, type[Benchmark]]:
     """A class for each workload of the chosen size, by the workload's name: what a module puts into itself.
 
     Raises:
-        ConfigError: there is no such size or workload.
+        ValueError: there is no such size. asv shows its text, and of a ConfigError it would show the half.
+        ConfigError: there is no such workload.
     """
-    size = sizes.chosen()
+    try:
+        size = sizes.chosen()
+    except ConfigError as error:
+        told = error.report
+        raise ValueError(f"{told.field} = {told.value!r}: {told.message} {told.remedy}") from None
     axes: dict[str, tuple[Any, ...]] = {
         "world_size": size.world_sizes[family.scaling],
         "layout": size.layouts,

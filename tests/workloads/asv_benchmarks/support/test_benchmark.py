@@ -149,3 +149,11 @@ def test_families_are_abstract():
             bases = [c for c in content.values() if inspect.isclass(c) and issubclass(c, Benchmark)]
             assert any(inspect.isabstract(base) for base in bases)
     assert inspect.isabstract(benchmark.Benchmark)
+
+
+def test_of_a_wrong_size_asv_shows_all_that_there_is_to_say(monkeypatch):
+    monkeypatch.setenv(sizes.SIZE_VARIABLE, "smok")
+    with pytest.raises(
+        ValueError, match=r"SPARSE2D_ASV_SIZE = 'smok': there is no such size\. Did you mean smoke\?"
+    ):
+        for_each_workload(Benchmark)
