@@ -48,6 +48,7 @@ def test_an_example_trains(name: str, tmp_path: Path, monkeypatch: pytest.Monkey
     assert record.quality.auc > 0.65
 
 
+@pytest.mark.slow
 def test_ones_own_model_is_the_same_in_every_layout(tmp_path: Path) -> None:
     # With the larger table second, table-wise sharding at T = 2 puts the features in another order.
     workload = load_workload("my_own.toml")

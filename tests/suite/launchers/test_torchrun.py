@@ -129,7 +129,7 @@ def check_record(folder: Path, out: str) -> None:
     assert [rank.rank for rank in record.launches[0].ranks] == [0, 1]
 
 
-@pytest.mark.slow  # the one that fails starts in the same way
+@pytest.mark.slow  # the one that fails, and the one that is left alone, start in the same way
 def test_a_start_by_torchrun(tmp_path: Path, port: str) -> None:
     static = ("--nnodes=1", "--nproc-per-node=2", "--master-addr=127.0.0.1", f"--master-port={port}")
     ((code, out),) = started(tmp_path, [(*TORCHRUN, *static, *COMMAND)])
@@ -137,6 +137,7 @@ def test_a_start_by_torchrun(tmp_path: Path, port: str) -> None:
     check_record(tmp_path, out)
 
 
+@pytest.mark.slow
 def test_a_start_by_variables_alone(tmp_path: Path, port: str) -> None:
     """As srun does it."""
     alike = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
