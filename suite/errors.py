@@ -24,6 +24,14 @@ class ErrorReport(BaseModel):
     remedy: str | None = None
     log: str | None = None
 
+    @property
+    def what(self) -> str:
+        """Which field, which value, and what is wrong with it."""
+        if self.field is None:
+            return self.message
+        value = "" if self.value is None else f" = {self.value!r}"
+        return f"{self.field}{value}: {self.message}"
+
 
 class SuiteError(Exception):
     """An error that a user can act on; ``exit_code`` is what the command line ends with."""

@@ -21,7 +21,6 @@ from suite.cli.streams import messages
 from suite.cli.verb import Result, verb
 from suite.environment import capture
 from suite.errors import ConfigError
-from suite.launchers.base import Launcher
 from suite.launchers.slurm import is_inside
 from suite.quality import plots
 from suite.quality.ablation import PLAIN, SCALED, ArmKey, Design
@@ -152,7 +151,6 @@ def ablate(
     jobs = options.processes()
     ranks.check(throughput)
     cells = _cells(spec, options, ranks, groups, names, shared, world_size, launches) if throughput else None
-    launcher = open_launcher(next(iter(cells.values())).launcher) if cells else None
     check_training(tuning[0])
     environment = capture(None)
     experiment = options.experiment(spec, "ablate", environment)
@@ -163,9 +161,7 @@ def ablate(
     found = design.conclude(experiment.finished, spec.parity)
     console.print("second moments", markup=False)
     ratios = _moment_ratios(make, groups, shared, experiment)
-    speed = None
-    if cells is not None and launcher is not None:
-        speed = _measure(cells, launches, launcher, design, experiment, options, spec, console)
+    speed = None if cells is None else _measure(cells, launches, design, experiment, options, spec, console)
     pictures = [relative(p) for p in plots.draw(found, experiment.path, f"{spec.name}, emulated")]
     body = {
         "workload": spec.name,
@@ -260,7 +256,6 @@ def _cells(
 def _measure(
     cells: dict[ArmKey, RunSpec],
     launches: int,
-    launcher: Launcher,
     design: Design,
     experiment: Experiment,
     options: LabOptions,
@@ -269,7 +264,7 @@ def _measure(
 ) -> Throughput:
     runs = list(cells.values())
     with shown(runs, console) as report:
-        took = measure(cells, launches, options.runs, experiment, launcher, report)
+        took = measure(cells, launches, options.runs, experiment, open_launcher(runs[0].launcher), report)
     trained = {key: design.at_shared(key, experiment.finished) for key in cells}
     target = default_target(values(trained[design.baseline], "auc"), spec.parity)
     needed = {key: samples_to_target(results, target) for key, results in trained.items()}

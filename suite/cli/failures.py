@@ -49,10 +49,7 @@ def _stopped(kind: str) -> int:
 
 def show_error(report: ErrorReport, console: Console) -> None:
     """One message: what is wrong, where, and what to do."""
-    what = report.message
-    if report.field is not None:
-        value = "" if report.value is None else f" = {report.value!r}"
-        what = f"{report.field}{value}: {what}"
+    what = report.what
     if report.rank is not None and f"rank {report.rank}" not in what.lower():
         what = f"rank {report.rank}: {what}"
     console.print("Error: ", style="bold red", end="", soft_wrap=True)

@@ -7,20 +7,26 @@ import os
 import signal
 from pathlib import Path
 
-PR_SET_PDEATHSIG = 1
+_PR_SET_PDEATHSIG = 1
 _CGROUP = Path("/sys/fs/cgroup")
 
 
-def die_with_parent(parent: int) -> None:
-    """Has the kernel SIGKILL this process when its parent ends, however the parent ends.
+def die_with_parent(parent: int, sent: signal.Signals = signal.SIGKILL) -> None:
+    """Has the kernel signal this process when its parent ends, however the parent ends.
 
     Args:
         parent: the process that started this one. If it has gone already, the signal will never come
             (this process was handed to another parent), so this process ends at once.
+        sent: the signal.
     """
-    ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    signal_with_parent(sent)
     if os.getppid() != parent:
         os._exit(1)
+
+
+def signal_with_parent(sent: signal.Signals) -> None:
+    """The same for a process that does not know who started it: whoever is its parent now."""
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, sent)
 
 
 def take_standard_streams() -> None:

@@ -120,23 +120,21 @@ def why_ended(job: str) -> tuple[str, str] | None:
         now = job_state(job)
     except SlurmError:
         return None
-    which = f"Job {job} on {now.nodes}" if now.nodes else f"Job {job}"
+    which = f"{job} on {now.nodes}" if now.nodes else job
     if now.state == "COMPLETING":
         if now.run_s is not None and now.limit_s is not None and now.run_s >= now.limit_s:
-            return "time_limit", f"{which} was over its time limit"
-        return "cancelled", f"{which} was ended by Slurm (cancelled, preempted, or a node failed)"
+            return "time_limit", f"Job {which} was over its time limit"
+        return "cancelled", f"Job {which} was ended by Slurm (cancelled, preempted, or a node failed)"
     if now.state in ("NODE_FAIL", "BOOT_FAIL"):
         down = _nodes_that_are_down()
-        return "node_failed", f"A node of {which[0].lower()}{which[1:]} failed" + (
-            f" (down: {down})" if down else ""
-        )
+        return "node_failed", f"A node of job {which} failed" + (f" (down: {down})" if down else "")
     return {
-        "TIMEOUT": ("time_limit", f"{which} was over its time limit"),
-        "DEADLINE": ("time_limit", f"{which} reached its deadline"),
-        "PREEMPTED": ("preempted", f"{which} was preempted by another job"),
-        "CANCELLED": ("cancelled", f"{which} was cancelled"),
-        "REVOKED": ("cancelled", f"{which} was revoked"),
-        "OUT_OF_MEMORY": ("out_of_memory", f"{which} was over its memory limit"),
+        "TIMEOUT": ("time_limit", f"Job {which} was over its time limit"),
+        "DEADLINE": ("time_limit", f"Job {which} reached its deadline"),
+        "PREEMPTED": ("preempted", f"Job {which} was preempted by another job"),
+        "CANCELLED": ("cancelled", f"Job {which} was cancelled"),
+        "REVOKED": ("cancelled", f"Job {which} was revoked"),
+        "OUT_OF_MEMORY": ("out_of_memory", f"Job {which} was over its memory limit"),
     }.get(now.state)
 
 

@@ -9,7 +9,6 @@ rank 0. One start is one launch.
 
 from __future__ import annotations
 
-import ctypes
 import os
 import signal
 import socket
@@ -26,7 +25,7 @@ from typing import TYPE_CHECKING
 from suite.errors import ConfigError
 from suite.launchers.base import Stopped
 from suite.launchers.deadlines import ORPHAN_S, START_S, STEP_END_S
-from suite.launchers.linux import PR_SET_PDEATHSIG
+from suite.launchers.linux import signal_with_parent
 from suite.launchers.remote import Gathering
 from suite.launchers.task import Place, Task
 from suite.launchers.tasks import GivenUp, TaskLauncher
@@ -241,7 +240,7 @@ class TorchrunLauncher(TaskLauncher):
 def _end_with_agent() -> None:
     """Has the kernel send SIGTERM to this process when torchrun's agent, its parent, ends in any way."""
     if "TORCHELASTIC_RUN_ID" in os.environ:  # a shell that has started it may well end before it
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+        signal_with_parent(signal.SIGTERM)
 
 
 def _first_line(error: Exception) -> str:

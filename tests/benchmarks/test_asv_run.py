@@ -10,7 +10,6 @@ import json
 import os
 import re
 import shutil
-import socket
 import subprocess
 import sys
 import threading
@@ -26,6 +25,7 @@ from suite import store
 from suite.metrics import METRICS
 from tests.helpers.box import within
 from tests.helpers.checkout import copy_checkout, git
+from tests.helpers.ports import free_port
 
 #: A guard against a hang, far above what any of it takes.
 HANG_S = 300
@@ -150,9 +150,7 @@ def test_asv_shows_and_compares(checkout, benched):
 
 def test_asv_previews_the_pages(checkout, benched):
     assert checkout.python("asv", "publish").returncode == 0
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = str(probe.getsockname()[1])
+    port = str(free_port())
     environment = os.environ | {"HOME": str(checkout.home)}
     command = [sys.executable, "-m", "asv", "preview", "--port", port]
     with subprocess.Popen(command, cwd=checkout.root, env=environment, stdout=subprocess.DEVNULL) as preview:

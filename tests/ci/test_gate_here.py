@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from suite.gate.plan import load_plan
-from tests.helpers.box import ROOT, SCRIPT
+from tests.helpers.box import ROOT, skip_without_box
 
 #: ``ci/box.toml``, with a launch less and a workload that is built at once.
 PLAN = """
@@ -40,9 +40,7 @@ def test_the_plan_of_the_box_is_one():
 
 @pytest.mark.slow
 def test_scaling_is_gated_on_a_box(tmp_path: Path) -> None:
-    able = subprocess.run([SCRIPT, "check"], capture_output=True, text=True, check=False)
-    if able.returncode:
-        pytest.skip(able.stderr.strip())
+    skip_without_box()
     plan = tmp_path / "plan.toml"
     plan.write_text(PLAN)
     done = subprocess.run(

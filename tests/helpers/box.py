@@ -65,12 +65,17 @@ class Box:
         return self.script("exec", "squeue", "--noheader").strip()
 
 
-@contextmanager
-def box_that_is_up(hosts: int, ranks_per_host: int, *options: str) -> Iterator[Box]:
-    """Makes it, one at a time on this machine, and skips where this machine cannot."""
+def skip_without_box() -> None:
+    """Skips, with the reason, where this machine can have none."""
     able = subprocess.run([SCRIPT, "check"], capture_output=True, text=True, check=False)
     if able.returncode:
         pytest.skip(able.stderr.strip())
+
+
+@contextmanager
+def box_that_is_up(hosts: int, ranks_per_host: int, *options: str) -> Iterator[Box]:
+    """Makes it, one at a time on this machine, and skips where this machine cannot."""
+    skip_without_box()
     with open("/run/lock/sparse2d-box-test", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         box = Box("test")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import json
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -15,6 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.helpers.ports import free_port
 
 ROOT = Path(__file__).parents[2]
 DEADLINE_S = 240
@@ -41,8 +42,7 @@ def get(logdir: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Call
     """``get(path)``: what the plugin answers, once it has read the traces."""
     pytest.importorskip("tensorboard", reason="the extra [trace] is not installed")
     pytest.importorskip("torch_tb_profiler", reason="the extra [trace] is not installed")
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     log = tmp_path_factory.mktemp("tensorboard") / "log"
     options = ["--logdir", str(logdir), "--host", "127.0.0.1", "--port", str(port), "--load_fast=false"]
     with log.open("wb") as output:

@@ -8,6 +8,7 @@ import re
 import signal
 import subprocess
 import sys
+import uuid
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -15,6 +16,8 @@ import pytest
 
 from suite.errors import ConfigError
 from suite.gate import measuring
+from tests.helpers.box import within
+from tests.helpers.leftovers import MARK, marked
 from tests.helpers.records import make_environment, make_launch, make_record
 from tests.helpers.small_repository import commit, git, make_repository
 
@@ -306,6 +309,35 @@ def test_a_gate_that_is_ended_leaves_no_checkout(repository, plan, tmp_path, sen
     assert gate.returncode == 130
     assert json.loads(out)["error"]["kind"] == "interrupted"
     assert len(git(repository, "worktree", "list").splitlines()) == 1
+
+
+def test_a_gate_against_expected_values_that_is_ended_leaves_no_run(repository, plan, tmp_path):
+    (tmp_path / "expected.json").write_text('{"schema_version": 1, "configurations": {}}')
+    commit(repository, "hangs_as_it_lies", {"hangs": True})
+    git(repository, "checkout", "--quiet", "hangs_as_it_lies")
+    mark = uuid.uuid4().hex
+    command = [sys.executable, "-m", "suite.cli.main", "gate", "--plan", str(plan), "--repo", str(repository)]
+    options = ["--expected", str(tmp_path / "expected.json"), "--runs", str(tmp_path), "--json"]
+    root = Path(__file__).parents[3]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+    try:
+        gate = subprocess.Popen([*command, *options], cwd=root, env=os.environ | {MARK: mark}, **pipes)
+        assert within(60.0, lambda: len(marked(mark)) == 2), "the gate, and what it runs"
+        gate.send_signal(signal.SIGTERM)
+        out, _ = gate.communicate(timeout=60)  # a guard against a hang
+    finally:
+        git(repository, "checkout", "--quiet", "main")
+    assert gate.returncode == 130
+    assert json.loads(out)["error"]["kind"] == "interrupted"
+    assert not marked(mark)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "plan"), [([], "ci/quick.toml"), (["--expected", "nowhere.json"], "ci/self.toml")]
+)
+def test_expected_values_have_a_plan_of_their_own(cli, arguments, plan):
+    error = cli("gate", *arguments, "--json").document["error"]
+    assert (error["field"], error["value"]) == ("plan", plan)
 
 
 def save(folder: Path, **changes) -> None:

@@ -19,6 +19,7 @@ from suite.store import read
 from tests.helpers.box import within
 from tests.helpers.leftovers import MARK, marked
 from tests.helpers.light_tasks import BEHAVIOUR
+from tests.helpers.ports import free_port
 from tests.helpers.records import make_run
 
 SAID = {
@@ -102,9 +103,7 @@ HANG_S = 120.0
 
 @pytest.fixture
 def port() -> str:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return str(probe.getsockname()[1])
+    return str(free_port())
 
 
 def started(

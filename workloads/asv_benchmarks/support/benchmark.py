@@ -128,8 +128,7 @@ def for_each_workload(family: type[Benchmark]) -> dict[str, type[Benchmark]]:
     try:
         size = sizes.chosen()
     except ConfigError as error:
-        told = error.report
-        raise ValueError(f"{told.field} = {told.value!r}: {told.message} {told.remedy}") from None
+        raise ValueError(f"{error.report.what} {error.report.remedy}") from None
     axes: dict[str, tuple[Any, ...]] = {
         "world_size": size.world_sizes[family.scaling],
         "layout": size.layouts,

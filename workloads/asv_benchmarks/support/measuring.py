@@ -7,7 +7,6 @@ asv runs a process for each metric and parameter. The first that needs a configu
 
 from __future__ import annotations
 
-import ctypes
 import json
 import os
 import secrets
@@ -25,6 +24,7 @@ from suite import store
 from suite.catalog import load_workload
 from suite.environment import git_state, utc_now
 from suite.errors import ConfigError
+from suite.launchers.linux import die_with_parent
 from suite.metrics import METRICS
 
 from . import records, sizes
@@ -38,7 +38,6 @@ SUITE = Path(suite.__file__).resolve().parents[1]
 #: Seconds for a run that is over its limit to keep its record.
 GRACE_S = 30.0
 _OVER_TIME = "it took longer than"
-_PR_SET_PDEATHSIG = 1
 
 
 @dataclass(frozen=True)
@@ -225,9 +224,7 @@ def _interrupted_with(parent: int) -> None:
     benchmark's process.
     """
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # what a shell starts in the background has it ignored
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGINT)
-    if os.getppid() != parent:
-        os._exit(1)
+    die_with_parent(parent, signal.SIGINT)
 
 
 def _in_words(document: Mapping[str, Any]) -> str:
