@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from typing import Annotated, Any, get_args
+from typing import Annotated, Any, cast, get_args
 
 import typer
 from rich.console import Console
@@ -12,7 +12,15 @@ from rich.console import Console
 from reference_impl.layout import PLACEMENTS
 from suite.catalog import load_workload
 from suite.cli.failures import relative
-from suite.cli.lab import OPTIMIZERS, LabOptions, checked_seeds, tell_where, train_all
+from suite.cli.lab import (
+    OPTIMIZERS,
+    SYNC_INTERVAL,
+    SYNC_OPTIMIZER_STATE,
+    LabOptions,
+    checked_seeds,
+    tell_where,
+    train_all,
+)
 from suite.cli.lab_tables import show_ablation, show_throughput
 from suite.cli.options import RunOptions, whole_numbers
 from suite.cli.progress import shown
@@ -27,12 +35,12 @@ from suite.quality.ablation import PLAIN, SCALED, ArmKey, Design
 from suite.quality.checks import check_training
 from suite.quality.library import Experiment
 from suite.quality.parity import default_target, samples_to_target, values
-from suite.quality.spec import Training, VirtualOptimizerName
+from suite.quality.spec import Schedule, Training, VirtualOptimizerName
 from suite.quality.throughput import Throughput, measure
 from suite.quality.throughput import cells as throughput_cells
 from suite.quality.throughput import conclude as conclude_throughput
 from suite.session import open_launcher
-from suite.spec import BatchSpec, RunSpec, WorkloadSpec, validated
+from suite.spec import BatchSpec, RunSpec, SyncOptimizerState, WorkloadSpec, validated
 
 #: Points of a learning curve from which samples to a target are read off.
 CURVE_POINTS = 12
@@ -93,6 +101,12 @@ def ablate(
     optimizers: Annotated[
         str, typer.Option(metavar="NAME,...", help=f"Of the tables, in every layout. Some of {OPTIMIZERS}.")
     ] = f"{PLAIN},{SCALED},frequency_scaled_rowwise_adagrad",
+    sync_interval: Annotated[
+        str, typer.Option(metavar="K,...", help=f"{SYNC_INTERVAL} Every 2D arm is there with each.")
+    ] = "1",
+    sync_optimizer_state: Annotated[
+        str, typer.Option(metavar="NAME,...", help=f"{SYNC_OPTIMIZER_STATE[:-1]}, or both.")
+    ] = "immediate",
     learning_rate: Annotated[
         float | None, typer.Option(help="Of the tables, shared by all arms.  [default: the workload's]")
     ] = None,
@@ -129,6 +143,7 @@ def ablate(
       sparse2d ablate movielens_100k
       sparse2d ablate movielens_100k --replica-groups 16 --seeds 20 --json
       sparse2d ablate movielens_100k --optimizers rowwise_adagrad,sgd,adam
+      sparse2d ablate movielens_100k --replica-groups 16 --sync-interval 1,4,8
       sparse2d ablate movielens_100k --replica-groups 2 --throughput
       sparse2d ablate smoke --replica-groups 2 --throughput --launcher slurm
     """
@@ -141,28 +156,54 @@ def ablate(
         raise ConfigError("replica_groups", replica_groups, "there is no 2D layout.", "Name one, such as 4.")
     names = _optimizers(optimizers)
     shared = spec.defaults.optimizer.learning_rate if learning_rate is None else learning_rate
+    schedules = _schedules(sync_interval, sync_optimizer_state, throughput)
+    rates = _grid(multiples, shared)
 
-    def make(m: int, optimizer: str, scale: float | None, rate: float, seed: int) -> Training:
-        chosen: dict[str, Any] = {"name": optimizer, "learning_rate": rate, "scale": scale}
-        return options.training(spec, m, chosen, seed, curve_points=CURVE_POINTS if throughput else 1)
+    def make(arm: ArmKey, rate: float, seed: int) -> Training:
+        chosen: dict[str, Any] = {"name": arm.optimizer, "learning_rate": rate, "scale": arm.scale}
+        points = CURVE_POINTS if throughput else 1
+        return options.training(spec, arm.groups, chosen, seed, points, arm.schedule)
 
-    design = Design(groups, names, _grid(multiples, shared), shared, seeds, tuning_seeds, make)
+    design = Design(groups, names, rates, shared, seeds, tuning_seeds, make, schedules)
     tuning = design.tuning()
     jobs = options.processes()
     ranks.check(throughput)
-    cells = _cells(spec, options, ranks, groups, names, shared, world_size, launches) if throughput else None
+    cells = (
+        _cells(spec, options, ranks, groups, names, shared, schedules[0], world_size, launches)
+        if throughput
+        else None
+    )
     check_training(tuning[0])
     environment = capture(None)
-    experiment = options.experiment(spec, "ablate", environment)
+    experiment = options.experiment(
+        spec,
+        "ablate",
+        environment,
+        tuning[0],
+        replica_groups=groups,
+        optimizers=names,
+        sync_interval=[schedule.interval for schedule in schedules],
+        sync_optimizer_state=[schedule.state for schedule in schedules],
+        learning_rate=shared,
+        multiples=rates,
+        tuning_seeds=tuning_seeds,
+        throughput=throughput,
+        world_size=world_size if throughput else None,
+        launches=launches if throughput else None,
+        **dataclasses.asdict(ranks),
+        seeds=seeds,
+    )
     console = messages()
     tell_where(experiment, console)
     train_all("tuning", tuning, experiment, jobs, console)
     train_all("judging", design.judging(experiment.finished), experiment, jobs, console)
     found = design.conclude(experiment.finished, spec.parity)
     console.print("second moments", markup=False)
-    ratios = _moment_ratios(make, groups, shared, experiment)
+    ratios = _moment_ratios(
+        [make(ArmKey(m, PLAIN, None, schedules[0]), shared, 0) for m in (1, *groups)], experiment
+    )
     speed = None if cells is None else _measure(cells, launches, design, experiment, options, spec, console)
-    pictures = [relative(p) for p in plots.draw(found, experiment.path, f"{spec.name}, emulated")]
+    pictures = [relative(p) for p in plots.draw(found, experiment, f"{spec.name}, emulated")]
     body = {
         "workload": spec.name,
         "spec_hash": spec.spec_hash,
@@ -212,12 +253,27 @@ def _grid(text: str, shared: float) -> list[float]:
     return [shared * multiple for multiple in multiples]
 
 
-def _moment_ratios(
-    make: Any, groups: list[int], shared: float, experiment: Experiment
-) -> list[dict[str, Any]]:
+def _schedules(intervals: str, states: str, throughput: bool) -> list[Schedule]:
+    """Each interval with each state, the first being the one that others are held against."""
+    found = [
+        Schedule(interval, cast("SyncOptimizerState", state))
+        for interval in sorted(set(whole_numbers(intervals, "sync_interval")))
+        for state in dict.fromkeys(states.split(","))
+    ]
+    if throughput and len(found) > 1:
+        raise ConfigError(
+            "sync_interval",
+            intervals,
+            "with --throughput step times are measured at one schedule.",
+            "Give one interval and one state, or leave --throughput out.",
+        )
+    return found
+
+
+def _moment_ratios(trainings: list[Training], experiment: Experiment) -> list[dict[str, Any]]:
     from suite.quality.moments import kept_moment_ratios  # imports torch
 
-    one, *others = (make(m, PLAIN, None, shared, 0) for m in (1, *groups))
+    one, *others = trainings
     return [ratio.model_dump(mode="json") for ratio in kept_moment_ratios(one, others, experiment)]
 
 
@@ -228,6 +284,7 @@ def _cells(
     groups: list[int],
     names: list[str],
     shared: float,
+    schedule: Schedule,
     world_size: int,
     launches: int,
 ) -> dict[ArmKey, RunSpec]:
@@ -246,8 +303,8 @@ def _cells(
         learning_rate=shared,
         eps=options.eps,
         steps=options.steps,
-        sync_interval=options.sync_interval,
-        sync_optimizer_state=options.sync_optimizer_state,
+        sync_interval=schedule.interval,
+        sync_optimizer_state=schedule.state,
         **dataclasses.asdict(ranks),
     )
     return throughput_cells(base.build(spec, world_size), groups)

@@ -17,10 +17,15 @@ from suite.environment import EnvironmentRecord, available_cores
 from suite.errors import ConfigError
 from suite.quality.library import Experiment, new_experiment, open_experiment
 from suite.quality.pool import run_all
-from suite.quality.spec import Training, VirtualOptimizer, VirtualOptimizerName
+from suite.quality.spec import EVERY_STEP, Schedule, Training, VirtualOptimizer, VirtualOptimizerName
 from suite.spec import SyncOptimizerState, WorkloadSpec, validated
 
 OPTIMIZERS = ", ".join(get_args(VirtualOptimizerName))
+SYNC_INTERVAL = "Steps from one averaging of the replicas to the next."
+SYNC_OPTIMIZER_STATE = (
+    "Averaged optimizer state is used at once, or from the next averaging on. "
+    f"One of {', '.join(get_args(SyncOptimizerState))}."
+)
 MOST_SEEDS = 1000
 
 
@@ -29,17 +34,6 @@ class LabOptions:
     """What the verbs of the quality lab share. What is left out is the workload's own default."""
 
     eps: Annotated[float | None, typer.Option(help="Added to the square root of the second moment.")] = None
-    sync_interval: Annotated[
-        int, typer.Option(help="Steps from one averaging of the replicas to the next.")
-    ] = 1
-    sync_optimizer_state: Annotated[
-        str,
-        typer.Option(
-            metavar="NAME",
-            help="Averaged optimizer state is used at once, or from the next averaging on. "
-            f"One of {', '.join(get_args(SyncOptimizerState))}.",
-        ),
-    ] = "immediate"
     global_batch: Annotated[int | None, typer.Option(help="Samples a step, over all groups.")] = None
     steps: Annotated[int | None, typer.Option(help="Steps trained.")] = None
     jobs: Annotated[int | None, typer.Option(help="Trainings at once, one a core.  [default: the cores]")] = (
@@ -52,15 +46,22 @@ class LabOptions:
         Path | None,
         typer.Option(
             metavar="DIR",
-            help="The folder of an experiment that was ended. With the same options: train what it lacks.",
+            help="The folder of an experiment that was ended: train what it lacks. With the options that it "
+            "was begun with; more --seeds may be asked for.",
         ),
     ] = None
     runs: Runs = Path("runs")
 
     def training(
-        self, workload: WorkloadSpec, groups: int, optimizer: dict[str, Any], seed: int, curve_points: int
+        self,
+        workload: WorkloadSpec,
+        groups: int,
+        optimizer: dict[str, Any],
+        seed: int,
+        curve_points: int,
+        schedule: Schedule = EVERY_STEP,
     ) -> Training:
-        """One training.
+        """One training. One group alone has nothing to sync, whatever the schedule.
 
         Raises:
             ConfigError: naming the field that is wrong.
@@ -68,7 +69,7 @@ class LabOptions:
         default = workload.defaults.optimizer
         chosen = {"name": default.name, "learning_rate": default.learning_rate, "eps": default.eps}
         given = {name: value for name, value in (optimizer | {"eps": self.eps}).items() if value is not None}
-        alone = groups == 1
+        sync = EVERY_STEP if groups == 1 else schedule
         return validated(
             Training,
             {
@@ -77,8 +78,8 @@ class LabOptions:
                 "optimizer": validated(
                     VirtualOptimizer, chosen | given | {"dense": default.dense}, "optimizer."
                 ),
-                "sync_interval": 1 if alone else self.sync_interval,
-                "sync_optimizer_state": "immediate" if alone else self.sync_optimizer_state,
+                "sync_interval": sync.interval,
+                "sync_optimizer_state": sync.state,
                 "global_batch": workload.batch.global_size
                 if self.global_batch is None
                 else self.global_batch,
@@ -100,15 +101,29 @@ class LabOptions:
             raise ConfigError("jobs", self.jobs, "there is nothing to train with.", "Use 1 or more.")
         return self.jobs
 
-    def experiment(self, workload: WorkloadSpec, verb: str, environment: EnvironmentRecord) -> Experiment:
+    def experiment(
+        self, workload: WorkloadSpec, verb: str, environment: EnvironmentRecord, one: Training, **others: Any
+    ) -> Experiment:
         """A new experiment, or the one to go on with.
+
+        Args:
+            workload, verb, environment: of the experiment.
+            one: any of its trainings, which has what all share.
+            others: the verb's own options by name, in full.
 
         Raises:
             ConfigError: see ``suite.quality.library``.
         """
+        begun = {
+            "verb": verb,
+            "workload": f"{workload.name} (spec {workload.spec_hash})",
+            "global_batch": one.global_batch,
+            "steps": one.steps,
+            "eps": one.optimizer.eps,
+        } | others
         if self.resume is None:
-            return new_experiment(self.runs, workload, verb, environment)
-        return open_experiment(self.resume, environment)
+            return new_experiment(self.runs, workload, verb, environment, begun)
+        return open_experiment(self.resume, environment, begun)
 
 
 def tell_where(experiment: Experiment, console: Console) -> None:

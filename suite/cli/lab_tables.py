@@ -11,6 +11,7 @@ from rich.markup import escape
 from suite.cli.tables import ABSENT, COLOURS, table
 from suite.quality.ablation import PLAIN, Ablation, Effect
 from suite.quality.parity import Arm, Estimate, Parity
+from suite.quality.spec import EVERY_STEP, Schedule
 from suite.quality.throughput import Cell, Throughput
 from suite.spec import WorkloadSpec
 
@@ -100,7 +101,7 @@ def show_ablation(
             )
             rate = arm.best_learning_rate if at_best else ablation.shared_learning_rate
             made.add_row(
-                name.replace("_rowwise_adagrad", ""),
+                _short(name),
                 f"{rate:g}{'*' if at_best and arm.best_at_the_edge else ''}",
                 f"{auc.mean:.4f}",
                 f"{entropy.mean:.4f}",
@@ -114,13 +115,13 @@ def show_ablation(
     effects = table("", "estimate", "low", "high")
     for name, effect in ablation.effects.items():
         bounds = (ABSENT if x is None else f"{x:+.5f}" for x in (effect.low, effect.high))
-        effects.add_row(name, f"{effect.estimate:+.5f}", *bounds)
+        effects.add_row(_short(name), f"{effect.estimate:+.5f}", *bounds)
     console.print(effects)
     console.print("\nAUC lost by keeping the learning rate tuned for 1D:", markup=False)
     carried = table("", "lost")
     for name, arm in ablation.arms.items():
         if arm.tuning and arm.replica_groups > 1:
-            carried.add_row(name.replace("_rowwise_adagrad", ""), signed(arm.carry_over).replace("\n", " "))
+            carried.add_row(_short(name), signed(arm.carry_over).replace("\n", " "))
     console.print(carried)
     by_optimizer = {name: arm for name, arm in ablation.arms.items() if arm.layout_at_best is not None}
     if any(arm.optimizer != PLAIN for arm in by_optimizer.values()):
@@ -131,9 +132,13 @@ def show_ablation(
             judged = arm.layout_at_best
             difference = signed(judged.checks[0].difference).replace("\n", " ")
             verdict = f"[{COLOURS[judged.verdict]}]{judged.verdict}[/]"
-            same.add_row(name.replace("_rowwise_adagrad", ""), difference, verdict)
+            same.add_row(_short(name), difference, verdict)
         console.print(same)
-    console.print("\nSecond moment under 2D / under 1D, rows by how often 1D touches them:", markup=False)
+    schedule = next((Schedule(r["sync_interval"], r["sync_optimizer_state"]) for r in ratios), EVERY_STEP)
+    which = "" if schedule == EVERY_STEP else f" (sync {schedule.suffix.strip('_')})"
+    console.print(
+        f"\nSecond moment under 2D{which} / under 1D, rows by how often 1D touches them:", markup=False
+    )
     grown = table("M", "samples\na group", "touched in\nsteps from", "rows", "median", "80 % of rows")
     for ratio in ratios:
         median, spread = ABSENT, ABSENT
@@ -162,7 +167,7 @@ def show_throughput(found: Throughput, console: Console) -> None:
     made = table("", "step ms", "samples/s", "samples\nto AUC", "seconds\nto AUC")
     for name, cell in found.cells.items():
         made.add_row(
-            name.replace("_rowwise_adagrad", ""),
+            _short(name),
             f"{cell.step_ms.median:.2f}",
             f"{cell.samples_per_s.median:,.0f}",
             ABSENT if cell.samples_to_target is None else f"{cell.samples_to_target:,.0f}",
@@ -185,6 +190,11 @@ def show_throughput(found: Throughput, console: Console) -> None:
         "has no effect on speed by construction: momentum scaling is the same kernel.",
         markup=False,
     )
+
+
+def _short(name: str) -> str:
+    """An arm's name, without what all optimizers of it but the plain one have in common."""
+    return name.replace("_rowwise_adagrad", "")
 
 
 def _ratio(effect: Effect) -> tuple[str, ...]:

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, cast
 
 import typer
 from rich.console import Console
 
 from suite.catalog import load_workload
 from suite.cli.failures import VERDICT_FAILED, relative
-from suite.cli.lab import OPTIMIZERS, LabOptions, checked_seeds, tell_where, train_all
+from suite.cli.lab import (
+    OPTIMIZERS,
+    SYNC_INTERVAL,
+    SYNC_OPTIMIZER_STATE,
+    LabOptions,
+    checked_seeds,
+    tell_where,
+    train_all,
+)
 from suite.cli.lab_tables import show_parity
 from suite.cli.run import Workload
 from suite.cli.streams import messages
@@ -18,6 +26,8 @@ from suite.environment import capture
 from suite.errors import ConfigError
 from suite.quality.checks import check_training
 from suite.quality.parity import judge
+from suite.quality.spec import Schedule
+from suite.spec import SyncOptimizerState
 
 PASSED = ("equivalent", "better")
 
@@ -38,6 +48,10 @@ def parity(
         str | None, typer.Option(metavar="NAME", help="Of the 1D arm's tables.")
     ] = None,
     baseline_learning_rate: Annotated[float | None, typer.Option(help="Of the 1D arm's tables.")] = None,
+    sync_interval: Annotated[int, typer.Option(help=SYNC_INTERVAL)] = 1,
+    sync_optimizer_state: Annotated[
+        str, typer.Option(metavar="NAME", help=SYNC_OPTIMIZER_STATE)
+    ] = "immediate",
     seeds: Annotated[
         int | None, typer.Option(help="Pairs of trainings: seeds 0, 1, 2, ...  [default: the workload's, 18]")
     ] = None,
@@ -73,14 +87,32 @@ def parity(
             {"name": optimizer, "learning_rate": learning_rate, "scale": scale},
         ),
     }
+    schedule = Schedule(sync_interval, cast("SyncOptimizerState", sync_optimizer_state))
     trainings = {
-        arm: [options.training(spec, groups, chosen, seed, curve_points) for seed in range(pairs)]
+        arm: [options.training(spec, groups, chosen, seed, curve_points, schedule) for seed in range(pairs)]
         for arm, (groups, chosen) in arms.items()
     }
     jobs = options.processes()
     check_training(trainings["baseline"][0])
     environment = capture(None)
-    experiment = options.experiment(spec, "parity", environment)
+    one_d, two_d = (of[0].optimizer for of in trainings.values())
+    experiment = options.experiment(
+        spec,
+        "parity",
+        environment,
+        trainings["candidate"][0],
+        replica_groups=replica_groups,
+        optimizer=two_d.name,
+        scale=two_d.scale,
+        learning_rate=two_d.learning_rate,
+        baseline_optimizer=one_d.name,
+        baseline_learning_rate=one_d.learning_rate,
+        sync_interval=sync_interval,
+        sync_optimizer_state=sync_optimizer_state,
+        curve_points=curve_points,
+        target_auc=target_auc,
+        seeds=pairs,
+    )
     # Pair by pair, so that an experiment that is ended has whole pairs.
     order = [t for pair in zip(*trainings.values(), strict=True) for t in pair]
     tell_where(experiment, messages())

@@ -13,6 +13,11 @@ Two questions that one learning rate cannot answer apart:
    does a difference remain? A constant c is a learning-rate rule (``reference_impl/optimizer.py``), so that
    tuned arms with and without it are the same family, and ``carry_over`` says what is lost by keeping 1D's.
 
+Where replicas are averaged by several schedules, every 2D arm is there with each, and a third question is how
+much AUC a schedule costs the same arm:
+
+    schedule.<arm>    2D by this schedule - 2D by the first one
+
 Tuning uses seeds of its own, so that picking the best does not flatter the arm that was picked.
 """
 
@@ -25,16 +30,14 @@ from typing import NamedTuple
 
 from suite.quality.library import TrainingResult
 from suite.quality.parity import ArmEstimate, Estimate, Parity, judge, values
-from suite.quality.spec import Training, VirtualOptimizerName
-from suite.spec import Frozen, ParitySpec
+from suite.quality.spec import EVERY_STEP, Schedule, Training, VirtualOptimizerName
+from suite.spec import Frozen, ParitySpec, SyncOptimizerState
 
 PLAIN: VirtualOptimizerName = "rowwise_adagrad"
 SCALED: VirtualOptimizerName = "momentum_scaled_rowwise_adagrad"
 #: Seeds that tune start here, far from those that judge.
 TUNING_SEED = 1_000_000
 
-#: Makes a training of (M, optimizer, scale, learning rate, seed).
-Make = Callable[[int, str, float | None, float, int], Training]
 Results = Mapping[str, TrainingResult]
 
 
@@ -44,12 +47,29 @@ class ArmKey(NamedTuple):
     groups: int
     optimizer: str
     scale: float | None = None
+    schedule: Schedule = EVERY_STEP
 
     @property
     def name(self) -> str:
-        """``1d.rowwise_adagrad``, ``m16.momentum_scaled_rowwise_adagrad``, ``1d.momentum_scaled..._c16``."""
+        """``1d.rowwise_adagrad``, ``m16.rowwise_adagrad_k8``, ``1d.momentum_scaled_rowwise_adagrad_c16``."""
         layout = "1d" if self.groups == 1 else f"m{self.groups}"
-        return f"{layout}.{self.optimizer}" + ("" if self.scale is None else f"_c{self.scale:g}")
+        scale = "" if self.scale is None else f"_c{self.scale:g}"
+        return f"{layout}.{self.optimizer}{scale}{self.schedule.suffix}"
+
+
+#: Makes a training of an arm at a learning rate, with a seed.
+Make = Callable[[ArmKey, float, int], Training]
+BASELINE = ArmKey(1, PLAIN)
+
+
+def factorial(groups: int, schedule: Schedule = EVERY_STEP) -> tuple[ArmKey, ArmKey, ArmKey, ArmKey]:
+    """1D plain, 2D plain, 1D scaled by c = M, 2D scaled."""
+    return (
+        BASELINE,
+        ArmKey(groups, PLAIN, None, schedule),
+        ArmKey(1, SCALED, float(groups)),
+        ArmKey(groups, SCALED, None, schedule),
+    )
 
 
 class LearningRateScore(Frozen):
@@ -65,6 +85,8 @@ class ArmResult(Frozen):
     replica_groups: int
     optimizer: str
     scale: float | None
+    sync_interval: int
+    sync_optimizer_state: SyncOptimizerState
     tuning: tuple[LearningRateScore, ...]
     best_learning_rate: float
     #: The best is the smallest or largest of the grid: the true best may lie beyond.
@@ -97,7 +119,8 @@ class Ablation(Frozen):
     shared_learning_rate: float
     seeds: tuple[int, ...]
     arms: dict[str, ArmResult]
-    #: ``layout.m16``, ``optimizer.m16``, ``layout:optimizer.m16``.
+    #: ``layout.m16``, ``optimizer.m16``, ``layout:optimizer.m16``; 2D's schedule as a suffix.
+    #: ``schedule.m16.rowwise_adagrad_k8`` where there are several.
     effects: dict[str, Effect]
 
 
@@ -112,6 +135,7 @@ class Design:
         seeds: that judge.
         tuning_seeds: how many tune.
         make: a Training of these settings.
+        schedules: of every 2D layout.
     """
 
     def __init__(
@@ -123,9 +147,11 @@ class Design:
         seeds: int,
         tuning_seeds: int,
         make: Make,
+        schedules: Sequence[Schedule] = (EVERY_STEP,),
     ) -> None:
-        self.baseline = ArmKey(1, PLAIN)
+        self.baseline = BASELINE
         self.groups = tuple(groups)
+        self.schedules = tuple(schedules)
         self.rates = tuple(rates)
         self.shared = shared
         self.seeds = tuple(range(seeds))
@@ -135,7 +161,7 @@ class Design:
         self.tuned = (
             self.baseline,
             *(ArmKey(1, o) for o in others),
-            *(ArmKey(m, o) for m in groups for o in optimizers),
+            *(ArmKey(m, o, None, s) for m in groups for o in optimizers for s in schedules),
         )
         #: In 1D a scaled arm is 1D at another learning rate, so that tuning it again would say nothing.
         self.untuned = tuple(ArmKey(1, SCALED, float(m)) for m in groups if SCALED in optimizers)
@@ -202,6 +228,8 @@ class Design:
             replica_groups=arm.groups,
             optimizer=arm.optimizer,
             scale=arm.scale,
+            sync_interval=arm.schedule.interval,
+            sync_optimizer_state=arm.schedule.state,
             tuning=self._scores(arm, results) if tuned else (),
             best_learning_rate=best,
             best_at_the_edge=tuned and best in (self.rates[0], self.rates[-1]),
@@ -222,22 +250,31 @@ class Design:
         )
 
     def _effects(self, shared: Mapping[ArmKey, list[TrainingResult]]) -> Iterator[tuple[str, Effect]]:
-        plain_1d = values(shared[self.baseline], "auc")
         for m in self.groups:
-            cells = [ArmKey(m, PLAIN), ArmKey(1, SCALED, float(m)), ArmKey(m, SCALED)]
-            if not all(cell in shared for cell in cells):
-                continue
-            plain_2d, scaled_1d, scaled_2d = (values(shared[cell], "auc") for cell in cells)
-            rows = list(zip(plain_1d, plain_2d, scaled_1d, scaled_2d, strict=True))
-            yield f"layout.m{m}", _effect([b - a for a, b, _, _ in rows])
-            yield f"optimizer.m{m}", _effect([c - a for a, _, c, _ in rows])
-            yield f"layout:optimizer.m{m}", _effect([(d - b) - (c - a) for a, b, c, d in rows])
+            for schedule in self.schedules:
+                cells = factorial(m, schedule)
+                if not all(cell in shared for cell in cells):
+                    continue
+                rows = list(zip(*(values(shared[cell], "auc") for cell in cells), strict=True))
+                yield f"layout.m{m}{schedule.suffix}", _effect([b - a for a, b, _, _ in rows])
+                if schedule == self.schedules[0]:  # it is of 1D, which syncs nothing
+                    yield f"optimizer.m{m}", _effect([c - a for a, _, c, _ in rows])
+                yield (
+                    f"layout:optimizer.m{m}{schedule.suffix}",
+                    _effect([(d - b) - (c - a) for a, b, c, d in rows]),
+                )
+        first = self.schedules[0]
+        for arm, results in shared.items():
+            if arm.groups > 1 and arm.schedule != first:
+                before = values(shared[arm._replace(schedule=first)], "auc")
+                pairs = zip(before, values(results, "auc"), strict=True)
+                yield f"schedule.{arm.name}", _effect([b - a for a, b in pairs])
 
     def _results(self, arm: ArmKey, rate: float, results: Results) -> list[TrainingResult]:
         return [results[t.training_hash] for t in self._of(arm, rate, self.seeds)]
 
     def _of(self, arm: ArmKey, rate: float, seeds: Sequence[int]) -> list[Training]:
-        return [self._make(arm.groups, arm.optimizer, arm.scale, rate, seed) for seed in seeds]
+        return [self._make(arm, rate, seed) for seed in seeds]
 
 
 def _effect(differences: Sequence[float]) -> Effect:

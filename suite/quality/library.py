@@ -2,24 +2,27 @@
 
     runs/<workload>/<spec hash>/<UTC time>-<short id>-<verb>/
         environment.json
+        options.json              what it was begun with
         trainings/<training hash>.json
         kept/<name>.json          what else took long
-        verdict.json              when all are there
+        verdict.json              when all are there; verdict-30-seeds.json where seeds were added
 
 An experiment that was ended goes on in its own folder (``--resume``), and trains what is missing. Nothing is
 taken from elsewhere: a result is believed only where the same stack made it, in an experiment that says so.
+The options are those that it was begun with, so that a folder holds one design; seeds may be added.
 """
 
 from __future__ import annotations
 
 import json
 import secrets
+from collections.abc import Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import ValidationError
+from pydantic import RootModel, ValidationError
 
 from suite.environment import STACK
 from suite.errors import ConfigError, ErrorReport, RunFailed
@@ -29,9 +32,14 @@ from suite.record import EnvironmentRecord, QualityRecord
 from suite.spec import Frozen, Model, WorkloadSpec
 
 ENVIRONMENT = "environment.json"
-VERDICT = "verdict.json"
+OPTIONS = "options.json"
 TRAININGS = "trainings"
 KEPT = "kept"
+#: The one option that may grow.
+SEEDS = "seeds"
+
+#: By option name, in full: what was left out has its default. ``None`` where there is none.
+Options = Mapping[str, Any]
 
 
 class Point(Frozen):
@@ -57,11 +65,19 @@ class TrainingResult(Frozen):
 
 
 class Experiment:
-    """An experiment's folder. ``finished`` holds what it has, by training hash."""
+    """An experiment's folder.
 
-    def __init__(self, path: Path, finished: dict[str, TrainingResult]) -> None:
+    Args:
+        path: the folder.
+        finished: what it has, by training hash.
+        suffix: what the names of its verdict and plots end with. Empty unless seeds were added: the verdict
+            that was there before them stays.
+    """
+
+    def __init__(self, path: Path, finished: dict[str, TrainingResult], suffix: str = "") -> None:
         self.path = path
         self.finished = finished
+        self.suffix = suffix
 
     def save(self, result: TrainingResult) -> None:
         """Keeps one training.
@@ -106,8 +122,9 @@ class Experiment:
         Raises:
             RunFailed: see ``save``.
         """
-        self._write(VERDICT, json.dumps(verdict, indent=1, allow_nan=False))
-        return self.path / VERDICT
+        name = f"verdict{self.suffix}.json"
+        self._write(name, json.dumps(verdict, indent=1, allow_nan=False))
+        return self.path / name
 
     def _write(self, name: str, text: str) -> None:
         try:
@@ -125,9 +142,9 @@ class Experiment:
 
 
 def new_experiment(
-    runs_dir: Path, workload: WorkloadSpec, verb: str, environment: EnvironmentRecord
+    runs_dir: Path, workload: WorkloadSpec, verb: str, environment: EnvironmentRecord, options: Options
 ) -> Experiment:
-    """A new folder with its environment.
+    """A new folder with its environment and options.
 
     Raises:
         ConfigError: ``runs`` cannot be written.
@@ -137,6 +154,7 @@ def new_experiment(
     try:
         (path / TRAININGS).mkdir(parents=True)
         write_whole(path / ENVIRONMENT, environment.model_dump_json(indent=1) + "\n")
+        write_whole(path / OPTIONS, json.dumps(options, indent=1, allow_nan=False) + "\n")
     except OSError as error:
         raise ConfigError(
             "runs",
@@ -148,11 +166,12 @@ def new_experiment(
     return Experiment(path, {})
 
 
-def open_experiment(path: Path, environment: EnvironmentRecord) -> Experiment:
+def open_experiment(path: Path, environment: EnvironmentRecord, options: Options) -> Experiment:
     """An experiment that was begun before.
 
     Raises:
-        ConfigError: ``resume``: no such experiment, one of another stack, or a damaged file in it.
+        ConfigError: ``resume``: no such experiment, one of another stack, or a damaged file in it; or the
+            option that it was not begun with.
     """
     before = _read(path / ENVIRONMENT, EnvironmentRecord)
     for package in STACK:
@@ -164,8 +183,29 @@ def open_experiment(path: Path, environment: EnvironmentRecord) -> Experiment:
                 f"it was begun with {package} {then}, and this is {now}.",
                 "Go on with the same versions, or begin anew.",
             )
+    suffix = _added_seeds(_read(path / OPTIONS, _Begun).root, options)
     results = [_read(file, TrainingResult) for file in sorted((path / TRAININGS).glob("[!.]*.json"))]
-    return Experiment(path, {result.training.training_hash: result for result in results})
+    return Experiment(path, {result.training.training_hash: result for result in results}, suffix)
+
+
+def _added_seeds(begun: Options, options: Options) -> str:
+    """The suffix of what is concluded with these options, which are those of the beginning but for seeds."""
+    for name in dict.fromkeys((*begun, *options)):
+        then, now = begun.get(name), options.get(name)
+        more = name == SEEDS and isinstance(then, int) and isinstance(now, int) and now > then
+        if then != now and not more:
+            raise ConfigError(
+                name,
+                now,
+                f"the experiment to go on with was begun with {then}.",
+                "Give the options that it was begun with (more --seeds may be asked for), or begin anew "
+                "without --resume.",
+            )
+    return "" if begun.get(SEEDS) == options.get(SEEDS) else f"-{options[SEEDS]}-seeds"
+
+
+class _Begun(RootModel[dict[str, Any]]):
+    """``options.json``."""
 
 
 def _read(path: Path, model: type[Model]) -> Model:

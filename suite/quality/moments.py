@@ -14,7 +14,7 @@ import torch
 from suite.quality.library import Experiment
 from suite.quality.spec import Training
 from suite.quality.training import VirtualTraining
-from suite.spec import Frozen, validated
+from suite.spec import Frozen, SyncOptimizerState, validated
 
 #: A bucket holds the rows that 1D touches in this share of its steps or more, up to the one above.
 BUCKETS = (0.9, 0.1, 0.01, 0.0)
@@ -24,6 +24,8 @@ class MomentRatio(Frozen):
     """One bucket of one training against 1D. Ratios are None where the bucket is empty."""
 
     replica_groups: int
+    sync_interval: int
+    sync_optimizer_state: SyncOptimizerState
     #: Samples of one group in one step, G / M.
     group_batch: float
     touched_from: float
@@ -71,6 +73,8 @@ def moment_ratios(one: Training, others: list[Training]) -> list[MomentRatio]:
             found.append(
                 MomentRatio(
                     replica_groups=training.replica_groups,
+                    sync_interval=training.sync_interval,
+                    sync_optimizer_state=training.sync_optimizer_state,
                     group_batch=training.global_batch / training.replica_groups,
                     touched_from=least,
                     rows=int(rows.sum()),

@@ -5,10 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 from suite.quality.ablation import Ablation, ArmResult
+from suite.quality.library import Experiment
 
 
-def draw(ablation: Ablation, folder: Path, title: str) -> list[Path]:
+def draw(ablation: Ablation, experiment: Experiment, title: str) -> list[Path]:
     """Draws ``learning_rates.png`` (AUC over the grid, while tuning) and ``differences.png`` (arm - 1D).
+
+    They lie in the experiment's folder; its suffix is in their names.
 
     Returns:
         Their paths. Nothing is drawn to a screen.
@@ -49,7 +52,7 @@ def draw(ablation: Ablation, folder: Path, title: str) -> list[Path]:
     axes.invert_yaxis()
     axes.legend(fontsize="x-small")
 
-    paths = [folder / "learning_rates.png", folder / "differences.png"]
+    paths = [experiment.path / f"{name}{experiment.suffix}.png" for name in ("learning_rates", "differences")]
     for figure, path in zip((rates, differences), paths, strict=True):
         figure.savefig(path, dpi=120)
     return paths

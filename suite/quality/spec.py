@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NamedTuple
 
 from pydantic import Field, model_validator
 
@@ -30,6 +30,22 @@ VirtualOptimizerName = Literal[
 ]
 #: More groups than the paper's largest (4,096 GPUs in groups of 256 would be 16).
 MAX_GROUPS = 256
+
+
+class Schedule(NamedTuple):
+    """Replicas are averaged after every ``interval``-th step, and averaged state used at once or delayed."""
+
+    interval: int = 1
+    state: SyncOptimizerState = "immediate"
+
+    @property
+    def suffix(self) -> str:
+        """Of an arm's name: nothing for a sync after each step, else ``_k8``, ``_k8_delayed``."""
+        often = "" if self.interval == 1 else f"_k{self.interval}"
+        return often + ("" if self.state == "immediate" else f"_{self.state}")
+
+
+EVERY_STEP = Schedule()
 
 
 class VirtualOptimizer(Frozen):

@@ -23,9 +23,10 @@ from typing import TYPE_CHECKING, Any, Literal
 from suite.components import ROLLUPS
 from suite.errors import ConfigError, RunFailed
 from suite.metrics import METRICS
-from suite.quality.ablation import PLAIN, SCALED, ArmKey, Effect
+from suite.quality.ablation import ArmKey, Effect, factorial
 from suite.quality.library import Experiment
 from suite.quality.parity import Estimate
+from suite.quality.spec import Schedule
 from suite.session import check, run_one
 from suite.spec import Frozen, RunSpec, validated
 from suite.statistics import Interval, median_interval
@@ -90,9 +91,8 @@ def cells(base: RunSpec, groups: Sequence[int]) -> dict[ArmKey, RunSpec]:
             f"none of the replica groups {list(groups)} divides it.",
             "Choose --world-size and --replica-groups so that one does.",
         )
-    keys = [ArmKey(1, PLAIN)]
-    for m in fitting:
-        keys += [ArmKey(m, PLAIN), ArmKey(1, SCALED, float(m)), ArmKey(m, SCALED)]
+    schedule = Schedule(base.sync_interval, base.sync_optimizer_state)
+    keys = dict.fromkeys(key for m in fitting for key in factorial(m, schedule))
     found = {key: _run(base, key) for key in keys}
     for run in found.values():
         check(run)
@@ -201,13 +201,13 @@ def _cell(key: ArmKey, launches: Sequence[Mapping[str, float]], batch: int, need
 
 def _effects(took: Took, name: str) -> dict[str, Effect]:
     found = {}
-    for m in sorted({key.groups for key in took} - {1}):
-        four = (ArmKey(1, PLAIN), ArmKey(m, PLAIN), ArmKey(1, SCALED, float(m)), ArmKey(m, SCALED))
-        columns = ([math.log(launch[name]) for launch in took[key]] for key in four)
+    for m, schedule in sorted({(key.groups, key.schedule) for key in took if key.groups > 1}):
+        columns = ([math.log(launch[name]) for launch in took[key]] for key in factorial(m, schedule))
         blocks = list(zip(*columns, strict=True))
-        found[f"layout.m{m}"] = _ratio([b - a for a, b, _, _ in blocks])
+        suffix = schedule.suffix
+        found[f"layout.m{m}{suffix}"] = _ratio([b - a for a, b, _, _ in blocks])
         found[f"optimizer.m{m}"] = _ratio([c - a for a, _, c, _ in blocks])
-        found[f"layout:optimizer.m{m}"] = _ratio([(d - b) - (c - a) for a, b, c, d in blocks])
+        found[f"layout:optimizer.m{m}{suffix}"] = _ratio([(d - b) - (c - a) for a, b, c, d in blocks])
     return found
 
 

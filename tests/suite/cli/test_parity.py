@@ -43,6 +43,57 @@ def test_two_seeds_of_three_steps_cannot_tell(cli, tmp_path: Path):
 
 
 @pytest.mark.parametrize(
+    ("options", "field", "then"),
+    [
+        (["--steps", "2"], "steps", "3"),
+        (["--replica-groups", "2"], "replica_groups", "4"),
+        (["--learning-rate", "0.5"], "learning_rate", "0.04"),
+        (["--optimizer", "sgd"], "optimizer", "momentum_scaled_rowwise_adagrad"),
+        (["--sync-interval", "2"], "sync_interval", "1"),
+        (["--seeds", "1"], "seeds", "2"),
+    ],
+)
+def test_an_experiment_goes_on_as_it_was_begun(cli, begun: Path, options: list[str], field: str, then: str):
+    before = contents(begun)
+    done = cli("parity", "smoke", *QUICK, *options, "--resume", str(begun), "--json")
+
+    error = done.document["error"]
+    assert (done.code, error["field"]) == (2, field)
+    assert f"begun with {then}" in error["message"]
+    assert contents(begun) == before
+
+
+def test_another_verb_or_workload_does_not_go_on_with_it(cli, begun: Path):
+    done = cli("ablate", "smoke", "--steps", "3", "--resume", str(begun), "--json")
+    assert (done.code, done.document["error"]["field"]) == (2, "verb")
+    done = cli("parity", "smoke,rows=64", *QUICK, "--resume", str(begun), "--json")
+    assert (done.code, done.document["error"]["field"]) == (2, "workload")
+
+
+def test_seeds_may_be_added_and_the_first_verdict_stays(cli, begun: Path):
+    before = contents(begun)
+    done = cli("parity", "smoke", *QUICK, "--seeds", "3", "--resume", str(begun), "--json")
+
+    assert done.document["seeds"] == [0, 1, 2]
+    after = contents(begun)
+    assert after.items() >= before.items()
+    added = sorted(path.name for path in after.keys() - before.keys() if path.parent == begun)
+    assert added == ["verdict-3-seeds.json"]
+    assert len(list((begun / TRAININGS).iterdir())) == 6
+
+
+@pytest.fixture
+def begun(cli) -> Path:
+    """An experiment of two seeds that has ended."""
+    return Path(cli("parity", "smoke", *QUICK, "--json").document["experiment"]).resolve()
+
+
+def contents(folder: Path) -> dict[Path, bytes]:
+    """All files of an experiment."""
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize(
     ("options", "field"),
     [
         (["--seeds", "0"], "seeds"),

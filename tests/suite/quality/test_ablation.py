@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from suite.catalog import load_workload
-from suite.quality.ablation import PLAIN, SCALED, TUNING_SEED, Ablation, Design
-from suite.quality.library import TrainingResult
+from suite.quality.ablation import PLAIN, SCALED, TUNING_SEED, Ablation, ArmKey, Design
+from suite.quality.library import Experiment, TrainingResult
 from suite.quality.plots import draw
-from suite.quality.spec import Training, VirtualOptimizer
+from suite.quality.spec import Schedule, Training, VirtualOptimizer
 from suite.spec import ParitySpec
 from tests.suite.quality.results import result_of
 
@@ -20,14 +20,18 @@ RATES = (0.05, 0.1, 0.2, 0.4, 0.8, 1.6)
 BEST_1D = 0.2
 #: AUC lost for each doubling of the learning rate away from the best, squared.
 STEEP = 0.004
+#: AUC lost for each step between syncs, and by delayed state.
+STALE, LATE = 0.001, 0.0005
 
 
-def make(groups: int, optimizer: str, scale: float | None, rate: float, seed: int) -> Training:
+def make(arm: ArmKey, rate: float, seed: int) -> Training:
     """Settings of one training."""
     return Training(
         workload=load_workload("smoke"),
-        replica_groups=groups,
-        optimizer=VirtualOptimizer(name=optimizer, learning_rate=rate, scale=scale),
+        replica_groups=arm.groups,
+        optimizer=VirtualOptimizer(name=arm.optimizer, learning_rate=rate, scale=arm.scale),
+        sync_interval=arm.schedule.interval,
+        sync_optimizer_state=arm.schedule.state,
         global_batch=256,
         steps=1,
         curve_points=1,
@@ -38,13 +42,15 @@ def make(groups: int, optimizer: str, scale: float | None, rate: float, seed: in
 def auc(training: Training) -> float:
     """With M groups the best learning rate of plain AdaGrad is sqrt(M) larger; nothing else is lost.
 
-    A scale of c acts as a learning rate that is sqrt(c) larger, and a seed adds what it adds to every arm.
+    A scale of c acts as a learning rate that is sqrt(c) larger, a rarer sync and delayed state cost a little,
+    and a seed adds what it adds to every arm.
     """
     m, optimizer = training.replica_groups, training.optimizer
     c = (optimizer.scale or float(m)) if optimizer.name == SCALED else 1.0
     away = math.log2(optimizer.learning_rate * math.sqrt(c) / (BEST_1D * math.sqrt(m)))
     noise = 1e-5 * ((training.seed * 7 + m) % 5)
-    return 0.78 - STEEP * away**2 + 0.0005 * (training.seed % 3) + noise
+    late = STALE * (training.sync_interval - 1) + LATE * (training.sync_optimizer_state == "delayed")
+    return 0.78 - STEEP * away**2 - late + 0.0005 * (training.seed % 3) + noise
 
 
 @pytest.fixture(scope="module")
@@ -135,7 +141,32 @@ def test_1d_with_each_c_is_there_but_not_tuned(ablation: Ablation) -> None:
     }
 
 
+def test_every_2d_arm_is_there_with_every_schedule() -> None:
+    schedules = [Schedule(1), Schedule(1, "delayed"), Schedule(4), Schedule(4, "delayed")]
+    design = Design([4], [PLAIN, SCALED], RATES, SHARED, 4, 1, make, schedules)
+    results: dict[str, TrainingResult] = {t.training_hash: result_of(t, [auc(t)]) for t in design.tuning()}
+    results |= {t.training_hash: result_of(t, [auc(t)]) for t in design.judging(results)}
+    found = design.conclude(results, ParitySpec())
+
+    suffixes = ["", "_delayed", "_k4", "_k4_delayed"]
+    assert [name for name in found.arms if name.startswith("m4")] == [
+        f"m4.{optimizer}{suffix}" for optimizer in (PLAIN, SCALED) for suffix in suffixes
+    ]
+    arm = found.arms[f"m4.{SCALED}_k4_delayed"]
+    assert (arm.sync_interval, arm.sync_optimizer_state) == (4, "delayed")
+    assert [name for name in found.arms if name.startswith("1d")] == [f"1d.{PLAIN}", f"1d.{SCALED}_c4"]
+    effects = {name: effect.estimate for name, effect in found.effects.items()}
+    for suffix, lost in zip(suffixes, (0, LATE, 3 * STALE, 3 * STALE + LATE), strict=True):
+        # Doublings from the best: 1D 1, 2D 2, 1D with c = 4 none, 2D with it 1; and what the schedule costs.
+        assert effects[f"layout.m4{suffix}"] == pytest.approx(-3 * STEEP - lost, abs=1e-4)
+        assert effects[f"layout:optimizer.m4{suffix}"] == pytest.approx(2 * STEEP, abs=1e-4)
+        assert (f"schedule.m4.{PLAIN}{suffix}" in effects) == bool(suffix)
+        assert (f"optimizer.m4{suffix}" in effects) == (not suffix)
+        if suffix:
+            assert effects[f"schedule.m4.{PLAIN}{suffix}"] == pytest.approx(-lost)
+
+
 def test_the_pictures_are_png_files(ablation: Ablation, tmp_path: Path) -> None:
-    paths = draw(ablation, tmp_path, "title")
-    assert {p.name for p in paths} == {"learning_rates.png", "differences.png"}
+    paths = draw(ablation, Experiment(tmp_path, {}, "-30-seeds"), "title")
+    assert {p.name for p in paths} == {"learning_rates-30-seeds.png", "differences-30-seeds.png"}
     assert all(p.read_bytes().startswith(b"\x89PNG") for p in paths)

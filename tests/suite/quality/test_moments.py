@@ -38,9 +38,9 @@ def test_a_row_that_one_group_alone_meets_grows_m_times_as_fast() -> None:
 
 def test_what_was_trained_once_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     one, many = small(1), small(1).model_copy(update={"replica_groups": 2})
-    experiment = new_experiment(tmp_path, one.workload, "ablate", capture(None))
+    experiment = new_experiment(tmp_path, one.workload, "ablate", capture(None), {})
     found = kept_moment_ratios(one, [many], experiment)
-    again = open_experiment(experiment.path, capture(None))
+    again = open_experiment(experiment.path, capture(None), {})
     other = many.model_copy(update={"replica_groups": 4})
     assert kept_moment_ratios(one, [other], again) != found
     monkeypatch.setattr(moments, "moment_ratios", None)

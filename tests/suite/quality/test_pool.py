@@ -23,7 +23,7 @@ def with_source(name: str, **changes: object) -> Training:
 
 
 def experiment_of(training: Training, folder: Path) -> Experiment:
-    return new_experiment(folder, training.workload, "parity", capture(None))
+    return new_experiment(folder, training.workload, "parity", capture(None), {})
 
 
 def test_two_jobs_are_two_processes_and_results_keep_the_order(

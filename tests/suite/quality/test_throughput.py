@@ -80,7 +80,7 @@ def test_time_to_target_is_samples_over_samples_a_second() -> None:
 
 @pytest.fixture
 def experiment(tmp_path: Path) -> Experiment:
-    return new_experiment(tmp_path, BASE.workload, "ablate", capture(None))
+    return new_experiment(tmp_path, BASE.workload, "ablate", capture(None), {})
 
 
 def test_launches_take_turns_and_are_kept(experiment: Experiment, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -100,7 +100,7 @@ def test_launches_take_turns_and_are_kept(experiment: Experiment, monkeypatch: p
     assert [m for m, _, _ in ran[:4]] == [1, 2, 1, 2]
     assert [m for m, _, _ in ran[4:]] == [2, 1]  # the second block starts with the second cell
 
-    again = open_experiment(experiment.path, capture(None))
+    again = open_experiment(experiment.path, capture(None), {})
     found = measure(*(runs, 2, experiment.path, again, None, lambda *_: None))  # type: ignore[arg-type]
     assert len(ran) == 6 + 3  # five were kept
     assert [launch["step_ms"] for launch in found[ONE]] == [1.0, 9.0]
