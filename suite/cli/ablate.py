@@ -18,7 +18,7 @@ from suite.cli.lab import (
     SYNC_OPTIMIZER_STATE,
     LabOptions,
     checked_seeds,
-    tell_where,
+    tell_start,
     train_all,
 )
 from suite.cli.lab_tables import show_ablation, show_throughput
@@ -194,7 +194,7 @@ def ablate(
         seeds=seeds,
     )
     console = messages()
-    tell_where(experiment, console)
+    tell_start(experiment, groups, tuning[0].global_batch, console)
     train_all("tuning", tuning, experiment, jobs, console)
     train_all("judging", design.judging(experiment.finished), experiment, jobs, console)
     found = design.conclude(experiment.finished, spec.parity)

@@ -126,9 +126,20 @@ class LabOptions:
         return open_experiment(self.resume, environment, begun)
 
 
-def tell_where(experiment: Experiment, console: Console) -> None:
-    """Where an experiment is kept, before it begins: what ends it may leave no time to say so."""
+def tell_start(experiment: Experiment, groups: Sequence[int], global_batch: int, console: Console) -> None:
+    """Where an experiment is kept, before it begins: what ends it may leave no time to say so.
+
+    And which of its groups are of unlike sizes, which real ranks never are.
+    """
     console.print(f"Experiment: {relative(experiment.path)}", soft_wrap=True)
+    for m in groups:
+        if global_batch % m:
+            least = global_batch // m
+            console.print(
+                f"Note: M = {m} does not divide the global batch of {global_batch:,}: its groups have "
+                f"{least:,} or {least + 1:,} samples, and count alike in the mean.",
+                soft_wrap=True,
+            )
 
 
 def train_all(

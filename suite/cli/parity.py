@@ -15,7 +15,7 @@ from suite.cli.lab import (
     SYNC_OPTIMIZER_STATE,
     LabOptions,
     checked_seeds,
-    tell_where,
+    tell_start,
     train_all,
 )
 from suite.cli.lab_tables import show_parity
@@ -115,7 +115,7 @@ def parity(
     )
     # Pair by pair, so that an experiment that is ended has whole pairs.
     order = [t for pair in zip(*trainings.values(), strict=True) for t in pair]
-    tell_where(experiment, messages())
+    tell_start(experiment, [replica_groups], trainings["candidate"][0].global_batch, messages())
     train_all("training", order, experiment, jobs, messages())
     results = {arm: [experiment.finished[t.training_hash] for t in ts] for arm, ts in trainings.items()}
     judged = judge(results["baseline"], results["candidate"], spec.parity, target_auc)

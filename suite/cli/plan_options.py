@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import typer
 
+from suite.catalog import load_workload, workload_names
 from suite.cli import parity, run
 from suite.cli.failures import report_of
-from suite.cli.options import with_traced_ranks
+from suite.cli.options import RunOptions, with_traced_ranks
 from suite.errors import ConfigError
 from suite.gate.findings import PartName
 from suite.gate.plan import GatePlan
@@ -22,7 +24,7 @@ _OF_PARITY = ("replica_groups", "seeds", "runs", "as_json")
 
 
 def check_options(plan: GatePlan, parts: Sequence[PartName], extra: Sequence[str]) -> None:
-    """Refuses options that their verb does not have, that the gate sets, and whose value is of another type.
+    """Refuses options that their verb does not have, that the gate sets, and whose value it would refuse.
 
     Args:
         plan: the plan.
@@ -37,19 +39,24 @@ def check_options(plan: GatePlan, parts: Sequence[PartName], extra: Sequence[str
     if "regression" in parts:
         for place, configuration in enumerate(plan.configurations):
             field = f"configurations.{place}.options"
-            _check(run.run, "run", field, configuration.options, _OF_RUN)
+            given = _check(run.run, "run", field, configuration.options, _OF_RUN)
+            groups = configuration.replica_groups
+            _check_values(field, given, configuration.workload, configuration.world_size, groups)
     if "scaling" in parts and plan.scaling is not None:
         _check(run.run, "run", "scaling.options", plan.scaling.options, _OF_SCALING)
     if "parity" in parts and plan.parity is not None:
         if plan.parity.world_size is None:
             _check(parity.parity, "parity", "parity.options", plan.parity.options, _OF_PARITY)
         else:
-            _check(run.run, "run", "parity.options", plan.parity.options, _OF_RUN)
+            given = _check(run.run, "run", "parity.options", plan.parity.options, _OF_RUN)
+            groups = plan.parity.replica_groups
+            _check_values("parity.options", given, plan.parity.workload, plan.parity.world_size, groups)
 
 
 def _check(
     verb: Callable[..., int], name: str, field: str, options: Sequence[str], own: Sequence[str]
-) -> None:
+) -> dict[str, Any]:
+    """What is given, by the names of the verb's parameters."""
     given = _read(verb, name, field, options)
     for parameter in own:
         if parameter in given:
@@ -70,6 +77,25 @@ def _check(
             "is compared with.",
             "Begin with `salloc`; ci/gate-here slurm does.",
         )
+    return given
+
+
+def _check_values(field: str, given: dict[str, Any], workload: str, world_size: int, groups: int) -> None:
+    """Refuses a value that `sparse2d run` would. The gated repository's own workloads are not loaded here."""
+    if workload.partition(",")[0] not in workload_names():
+        return
+    names = {option.name for option in dataclasses.fields(RunOptions)}
+    options = RunOptions(**{name: value for name, value in given.items() if name in names})
+    try:
+        options.build(load_workload(workload, options.data), world_size, groups)
+    except ConfigError as error:
+        report = error.report
+        raise ConfigError(
+            field,
+            report.value,
+            f"`sparse2d run` refuses {report.field}: {report.message}",
+            report.remedy or "",
+        ) from error
 
 
 def _read(verb: Callable[..., int], name: str, field: str, options: Sequence[str]) -> dict[str, Any]:

@@ -370,6 +370,8 @@ def test_saved_records_are_judged_without_running(cli, plan):
         (["--plan", "typo.toml"], "regresion", "Extra inputs"),
         (["--plan", "option.toml"], "configurations.0.options", "No such option: --shardin"),
         (["--plan", "value.toml"], "parity.options", "--steps 'many': "),
+        (["--plan", "placed.toml"], "configurations.0.options", "refuses layout.placement: "),
+        (["--plan", "split.toml"], "parity.options", "'rowwise' is no sharding type"),
         (["--plan", "helped.toml"], "scaling.options", "nothing is run"),
         (["--", "--stepz", "3"], "run_options", "No such option: --stepz"),
         (["--", "--launcher=slurm"], "run_options", "a job of its own"),
@@ -413,6 +415,11 @@ def test_wrong_input_ends_before_anything_is_launched(cli, repository, plan, arg
         PLAN.replace('workload = "smoke"', 'workload = "smoke"\noptions = ["--shardin", "x"]', 1)
     )
     Path("value.toml").write_text(PARITY.replace("seeds = 2", 'seeds = 2\noptions = ["--steps", "many"]'))
+    Path("placed.toml").write_text(
+        PLAN.replace('workload = "smoke"', 'workload = "smoke"\noptions = ["--placement", "foo"]', 1)
+    )
+    split = 'world_size = 2\nreplica_groups = 2\noptions = ["--sharding", "rowwise"]'
+    Path("split.toml").write_text(PARITY.replace("seeds = 2", f"seeds = 2\n{split}"))
     Path("helped.toml").write_text(SCALING.replace("policy.", 'options = ["--help"]\npolicy.'))
     Path("twice.toml").write_text(SCALING.replace("policy.", 'options = ["--scaling", "weak"]\npolicy.'))
     Path("seeds.toml").write_text(PARITY.replace("seeds = 2", 'seeds = 2\noptions = ["--seeds", "9"]'))

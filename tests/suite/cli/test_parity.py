@@ -25,6 +25,7 @@ def test_two_seeds_of_three_steps_cannot_tell(cli, tmp_path: Path):
         assert [point["samples"] for point in arm["curve"]] == [512, 768]
     folder = Path(document["experiment"])
     assert len(list((folder / TRAININGS).iterdir())) == 4
+    assert "does not divide" not in done.err
 
     # An experiment that was ended trains what it lacks, and comes to the same.
     victim = sorted((folder / TRAININGS).iterdir())[0]
@@ -61,6 +62,11 @@ def test_an_experiment_goes_on_as_it_was_begun(cli, begun: Path, options: list[s
     assert (done.code, error["field"]) == (2, field)
     assert f"begun with {then}" in error["message"]
     assert contents(begun) == before
+
+
+def test_groups_of_unlike_sizes_are_told(cli):
+    done = cli("parity", "smoke", *QUICK, "--replica-groups", "7")
+    assert "M = 7 does not divide the global batch of 256: its groups have 36 or 37 samples" in done.err
 
 
 def test_another_verb_or_workload_does_not_go_on_with_it(cli, begun: Path):
