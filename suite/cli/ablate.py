@@ -18,12 +18,13 @@ from suite.cli.lab import (
     SYNC_OPTIMIZER_STATE,
     LabOptions,
     checked_seeds,
+    going_on,
     tell_start,
     train_all,
 )
 from suite.cli.lab_tables import show_ablation, show_throughput
 from suite.cli.options import RunOptions, whole_numbers
-from suite.cli.progress import shown
+from suite.cli.progress import counted, shown
 from suite.cli.run import Workload
 from suite.cli.streams import messages
 from suite.cli.verb import Result, verb
@@ -198,9 +199,11 @@ def ablate(
     train_all("tuning", tuning, experiment, jobs, console)
     train_all("judging", design.judging(experiment.finished), experiment, jobs, console)
     found = design.conclude(experiment.finished, spec.parity)
-    console.print("second moments", markup=False)
     ratios = _moment_ratios(
-        [make(ArmKey(m, PLAIN, None, schedules[0]), shared, 0) for m in (1, *groups)], experiment
+        [make(ArmKey(m, PLAIN, None, schedules[0]), shared, 0) for m in (1, *groups)],
+        experiment,
+        jobs,
+        console,
     )
     speed = None if cells is None else _measure(cells, launches, design, experiment, options, spec, console)
     pictures = [relative(p) for p in plots.draw(found, experiment, f"{spec.name}, emulated")]
@@ -270,11 +273,15 @@ def _schedules(intervals: str, states: str, throughput: bool) -> list[Schedule]:
     return found
 
 
-def _moment_ratios(trainings: list[Training], experiment: Experiment) -> list[dict[str, Any]]:
+def _moment_ratios(
+    trainings: list[Training], experiment: Experiment, jobs: int, console: Console
+) -> list[dict[str, Any]]:
     from suite.quality.moments import kept_moment_ratios  # imports torch
 
     one, *others = trainings
-    return [ratio.model_dump(mode="json") for ratio in kept_moment_ratios(one, others, experiment)]
+    with going_on(experiment, console), counted("second moments", console) as done:
+        ratios = kept_moment_ratios(one, others, experiment, jobs, done)
+    return [ratio.model_dump(mode="json") for ratio in ratios]
 
 
 def _cells(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, get_args
@@ -146,9 +147,15 @@ def train_all(
     what: str, trainings: Sequence[Training], experiment: Experiment, jobs: int, console: Console
 ) -> None:
     """Trains what the experiment lacks, with progress. Ctrl-C says how to go on."""
+    with going_on(experiment, console), counted(what, console) as done:
+        run_all(trainings, experiment, jobs, done)
+
+
+@contextmanager
+def going_on(experiment: Experiment, console: Console) -> Iterator[None]:
+    """Around what takes long: Ctrl-C says how to go on."""
     try:
-        with counted(what, console) as done:
-            run_all(trainings, experiment, jobs, done)
+        yield
     except KeyboardInterrupt:
         console.print(
             f"Finished trainings are kept; go on with --resume {relative(experiment.path)}", soft_wrap=True

@@ -101,7 +101,7 @@ def show_ablation(
             )
             rate = arm.best_learning_rate if at_best else ablation.shared_learning_rate
             made.add_row(
-                _short(name),
+                _short(name).replace(".", "\n", 1),
                 f"{rate:g}{'*' if at_best and arm.best_at_the_edge else ''}",
                 f"{auc.mean:.4f}",
                 f"{entropy.mean:.4f}",
@@ -193,8 +193,8 @@ def show_throughput(found: Throughput, console: Console) -> None:
 
 
 def _short(name: str) -> str:
-    """An arm's name, without what all optimizers of it but the plain one have in common."""
-    return name.replace("_rowwise_adagrad", "")
+    """An arm's name with its optimizer in one word: rowwise, momentum_scaled, frequency_scaled."""
+    return name.replace("_rowwise_adagrad", "").replace("rowwise_adagrad", "rowwise")
 
 
 def _ratio(effect: Effect) -> tuple[str, ...]:

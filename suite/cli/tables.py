@@ -31,10 +31,14 @@ COLOURS: Mapping[Verdict, str] = {
 
 
 def table(*headings: str, left: int = 1) -> Table:
-    """An empty table; columns after the first ``left`` ones hold figures and are set flush right."""
+    """An empty table; columns after the first ``left`` ones hold figures and are set flush right.
+
+    The first ones hold names, of which a narrow terminal takes nothing away: it has them on two lines.
+    """
     made = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
     for position, heading in enumerate(headings):
-        made.add_column(heading, justify="left" if position < left else "right")
+        name = position < left
+        made.add_column(heading, justify="left" if name else "right", overflow="fold" if name else "ellipsis")
     return made
 
 

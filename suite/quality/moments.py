@@ -8,10 +8,15 @@ batch large enough for its gradient to be mostly signal, grows no faster at all.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from suite.quality.library import Experiment
+from suite.quality.pool import side_by_side
 from suite.quality.spec import Training
 from suite.quality.training import VirtualTraining
 from suite.spec import Frozen, SyncOptimizerState, validated
@@ -36,40 +41,71 @@ class MomentRatio(Frozen):
     high: float | None
 
 
-def kept_moment_ratios(one: Training, others: list[Training], experiment: Experiment) -> list[MomentRatio]:
-    """``moment_ratios``, kept in an experiment for who goes on with it."""
-    hashes = "-".join(training.training_hash for training in (one, *others))
+class Growth(NamedTuple):
+    """What a training's row-wise second moments came to.
+
+    Arrays: tensors would go from process to process through shared memory, which containers have little of.
+    """
+
+    #: v of each row of all tables, and the share of the steps times groups that touched it.
+    moments: NDArray[np.float32]
+    shares: NDArray[np.float32]
+
+
+def kept_moment_ratios(
+    one: Training,
+    others: Sequence[Training],
+    experiment: Experiment,
+    jobs: int,
+    done: Callable[[int, int], None],
+) -> list[MomentRatio]:
+    """``moment_ratios``, trained side by side, and kept in an experiment for who goes on with it."""
+    trainings = (one, *others)
+    hashes = "-".join(training.training_hash for training in trainings)
     name = f"moments-{hashlib.sha256(hashes.encode()).hexdigest()[:16]}"
     kept = experiment.kept(name)
-    if kept is None:
-        ratios = moment_ratios(one, others)
-        experiment.keep(name, {"ratios": [ratio.model_dump(mode="json") for ratio in ratios]})
-        return ratios
-    return [validated(MomentRatio, ratio, "resume.") for ratio in kept["ratios"]]
+    if kept is not None:
+        return [validated(MomentRatio, ratio, "resume.") for ratio in kept["ratios"]]
+    grown: dict[str, Growth] = {}
+    done(0, len(trainings))
+    for training, growth in side_by_side(grow, trainings, experiment, jobs):
+        grown[training.training_hash] = growth
+        done(len(grown), len(trainings))
+    ratios = _ratios(grown[one.training_hash], [(t, grown[t.training_hash]) for t in others])
+    experiment.keep(name, {"ratios": [ratio.model_dump(mode="json") for ratio in ratios]})
+    return ratios
 
 
-def moment_ratios(one: Training, others: list[Training]) -> list[MomentRatio]:
+def moment_ratios(one: Training, others: Sequence[Training]) -> list[MomentRatio]:
     """Trains one and then the others in this process, and compares their row-wise second moments.
 
     Args:
         one: in one group. It and the others keep a row-wise second moment.
         others: the same in more groups.
     """
-    base = _trained(one)
-    shares = torch.cat(list(base.replicas.touched_shares().values()))
-    before = _moments(base)
+    return _ratios(grow(one), [(training, grow(training)) for training in others])
+
+
+def grow(training: Training) -> Growth:
+    """Trains, and looks at the second moments."""
+    run = VirtualTraining(training)
+    for _ in range(training.steps):
+        run.step()
+    states = run.replicas.states().values()
+    return Growth(
+        torch.cat([state["moment"].squeeze(1) for state in states]).numpy(),
+        torch.cat(list(run.replicas.touched_shares().values())).numpy(),
+    )
+
+
+def _ratios(one: Growth, others: Sequence[tuple[Training, Growth]]) -> list[MomentRatio]:
     found = []
-    for training in others:
-        after = _moments(_trained(training))
+    for training, growth in others:
         for place, least in enumerate(BUCKETS):
             most = BUCKETS[place - 1] if place else float("inf")
-            rows = (shares >= least) & (shares < most) & (before > 0)
-            ratio = (after[rows] / before[rows]).double()
-            deciles = (
-                torch.quantile(ratio, torch.tensor([0.1, 0.5, 0.9], dtype=ratio.dtype))
-                if len(ratio)
-                else None
-            )
+            rows = (one.shares >= least) & (one.shares < most) & (one.moments > 0)
+            ratio = growth.moments[rows].astype(np.float64) / one.moments[rows]
+            deciles = np.quantile(ratio, (0.1, 0.5, 0.9)) if len(ratio) else None
             found.append(
                 MomentRatio(
                     replica_groups=training.replica_groups,
@@ -84,14 +120,3 @@ def moment_ratios(one: Training, others: list[Training]) -> list[MomentRatio]:
                 )
             )
     return found
-
-
-def _trained(training: Training) -> VirtualTraining:
-    run = VirtualTraining(training)
-    for _ in range(training.steps):
-        run.step()
-    return run
-
-
-def _moments(run: VirtualTraining) -> torch.Tensor:
-    return torch.cat([state["moment"].squeeze(1) for state in run.replicas.states().values()])

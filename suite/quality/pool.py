@@ -6,14 +6,17 @@ import logging
 import multiprocessing
 import os
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
+from typing import TypeVar
 
 from suite.errors import ErrorReport, RunFailed
 from suite.launchers.linux import die_with_parent
 from suite.quality.library import Experiment, TrainingResult
 from suite.quality.spec import Training
+
+Outcome = TypeVar("Outcome")
 
 
 def run_all(
@@ -33,30 +36,49 @@ def run_all(
     missing = {t.training_hash: t for t in trainings if t.training_hash not in experiment.finished}
     wanted = {t.training_hash for t in trainings}
     done(len(wanted) - len(missing), len(wanted))
-    if missing:
-        context = multiprocessing.get_context("spawn")
-        workers = ProcessPoolExecutor(
-            min(jobs, len(missing)), context, initializer=_begin, initargs=(os.getpid(),)
-        )
-        try:
-            futures = [workers.submit(_train, training) for training in missing.values()]
-            for future in as_completed(futures):
-                experiment.save(future.result())
-                done(len(experiment.finished.keys() & wanted), len(wanted))
-        except BrokenProcessPool as error:
-            raise RunFailed(
-                ErrorReport(
-                    kind="worker_died",
-                    message="A training's process was killed, possibly for want of memory.",
-                    remedy=f"Use fewer --jobs, and go on with --resume {experiment.path}.",
-                )
-            ) from error
-        finally:
-            # Not the executor's own shutdown: it waits for trainings that go on, minutes after a Ctrl-C.
-            for process in list((workers._processes or {}).values()):
-                process.kill()
-            workers.shutdown(wait=True, cancel_futures=True)
+    for _, result in side_by_side(_train, list(missing.values()), experiment, jobs):
+        experiment.save(result)
+        done(len(experiment.finished.keys() & wanted), len(wanted))
     return [experiment.finished[t.training_hash] for t in trainings]
+
+
+def side_by_side(
+    work: Callable[[Training], Outcome], trainings: Sequence[Training], experiment: Experiment, jobs: int
+) -> Iterator[tuple[Training, Outcome]]:
+    """What comes of each training, as it comes, in processes that end with this call.
+
+    Args:
+        work: a function of a module, called in another process.
+        trainings: that it is called with.
+        experiment: that a remedy says how to go on with.
+        jobs: processes at once.
+
+    Raises:
+        SuiteError: of the first that failed; no process is left.
+    """
+    if not trainings:
+        return
+    context = multiprocessing.get_context("spawn")
+    workers = ProcessPoolExecutor(
+        min(jobs, len(trainings)), context, initializer=_begin, initargs=(os.getpid(),)
+    )
+    try:
+        futures = {workers.submit(work, training): training for training in trainings}
+        for future in as_completed(futures):
+            yield futures[future], future.result()
+    except BrokenProcessPool as error:
+        raise RunFailed(
+            ErrorReport(
+                kind="worker_died",
+                message="A training's process was killed, possibly for want of memory.",
+                remedy=f"Use fewer --jobs, and go on with --resume {experiment.path}.",
+            )
+        ) from error
+    finally:
+        # Not the executor's own shutdown: it waits for trainings that go on, minutes after a Ctrl-C.
+        for process in list((workers._processes or {}).values()):
+            process.kill()
+        workers.shutdown(wait=True, cancel_futures=True)
 
 
 def _begin(parent: int) -> None:
