@@ -39,7 +39,7 @@ def main(job_file: str) -> None:
         job = Job.model_validate_json(Path(job_file).read_text(encoding="utf-8"))
         output = run_rank(job, rank, reporter)
         write_atomically(output_file(job.output, rank), output.model_dump_json())
-    except Exception as error:
+    except BaseException as error:  # a sys.exit of the user's code, too: see _exit
         # Before it is told, for the launcher then ends this process; its log may be on a full disk.
         with suppress(OSError):
             traceback.print_exc()

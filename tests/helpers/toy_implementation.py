@@ -94,6 +94,10 @@ def commit_fault(step: int) -> None:
             raise ValueError("this rank was told to raise")
         case "config":
             raise ConfigError("model.factory", "mine:build", "its tables are not right.", "Repair them.")
+        case "sys_exit":
+            sys.exit(0)
+        case "barrier_alone":
+            dist.barrier()
         case "exit":
             os._exit(7)
         case "stop":

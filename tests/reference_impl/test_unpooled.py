@@ -79,7 +79,7 @@ class Unpooled:
         )
 
 
-def _samples(step: int, size: int) -> GlobalBatch:
+def samples(step: int, size: int) -> GlobalBatch:
     """Contexts of none to four tokens, small ids frequent, tokens repeated inside a context."""
     draw = torch.Generator().manual_seed(2_000 + step)
 
@@ -107,7 +107,7 @@ def _train(case: Unpooled) -> Trained:
     initial, began = dict(model.gather_weights()), digests(model)
     losses, seen = [], []
     for step in range(STEPS):
-        batch = rank_batch(_samples(step, case.global_batch), run, dist.get_rank())
+        batch = rank_batch(samples(step, case.global_batch), run, dist.get_rank())
         losses.append(float(model.train_step(batch)))
         seen.append(digests(model))
     model.sync_replicas()
@@ -142,7 +142,7 @@ MORE_CASES = [
 def test_ten_steps_equal_the_oracle(case: Unpooled, world: Callable[[int], World]) -> None:
     ranks = world(case.world_size).run(_train, case)
     oracle = _oracle(case, ranks[0].initial)
-    losses = [oracle.step(_samples(step, case.global_batch)) for step in range(STEPS)]
+    losses = [oracle.step(samples(step, case.global_batch)) for step in range(STEPS)]
     oracle.finish()
 
     measured = torch.tensor([r.losses for r in ranks], dtype=torch.float64).mean(0)

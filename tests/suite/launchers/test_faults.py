@@ -37,6 +37,9 @@ def mark(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     assert not marked(mark)
 
 
+#: Faults that nothing but the stall timeout ends.
+STALLING = ("sleep", "barrier_alone")
+
 Faulty = Callable[[str], tuple[LaunchRecord, float]]
 
 
@@ -49,7 +52,7 @@ def faulty(monkeypatch: pytest.MonkeyPatch, mark: str, tmp_path: Path) -> Faulty
         monkeypatch.setenv(FAULT, fault)
         monkeypatch.setenv(FAULT_TIME, str(committed_at))
         # Short only where it is what is tested: on a busy machine starting has long gaps too.
-        run = toy_run(stall_timeout_s=STALL_TIMEOUT_S if fault.startswith("sleep") else 60)
+        run = toy_run(stall_timeout_s=STALL_TIMEOUT_S if fault.startswith(STALLING) else 60)
         record = LocalLauncher().launch(run, 0, tmp_path, lambda _: None)
         return record, time.monotonic() - float(committed_at.read_text())
 
@@ -68,6 +71,7 @@ def faulty(monkeypatch: pytest.MonkeyPatch, mark: str, tmp_path: Path) -> Faulty
             ENDED_S,
         ),
         ("exit:1:3", "rank_exited", 1, ["code 7"], ENDED_S),
+        ("sys_exit:1:3", "rank_raised", 1, ["SystemExit: 0", "in step 3 of 6"], ENDED_S),
         ("kill_in_all_to_all:1:3", "rank_killed", 1, ["SIGKILL", "possibly"], ENDED_S),
         ("stop:1:3", "rank_stalled", 1, ["is stopped"], STOPPED_S),
         ("sleep:1:3", "rank_stalled", 1, ["in step 3 of 6", "toy_implementation.py"], STALLED_S),
@@ -97,6 +101,16 @@ def test_fault(
         assert (error.field, error.value, error.remedy) == ("model.factory", "mine:build", "Repair them.")
     assert seconds < deadline_s
     assert not (tmp_path / "launch0").exists()
+
+
+@pytest.mark.slow
+def test_a_collective_that_one_rank_enters_alone(faulty: Faulty) -> None:
+    """All ranks wait in the same step, so that none is to blame; the one whose time is up first is named."""
+    record, seconds = faulty("barrier_alone:0:3")
+    assert record.error is not None
+    assert record.error.kind in ("rank_raised", "rank_stalled")
+    assert "in step 3 of 6" in record.error.message
+    assert seconds < STALLED_S
 
 
 def test_a_launch_that_finished_before_stays(
