@@ -67,11 +67,15 @@ class RunFailed(SuiteError):
     exit_code = 3
 
 
+#: The kind of the error of a training that diverged.
+NON_FINITE_LOSS = "non_finite_loss"
+
+
 def non_finite_loss(loss: float, message: str, rank: int | None = None) -> RunFailed:
-    """The error of a training that diverged, of kind ``non_finite_loss``."""
+    """The error of a training that diverged."""
     return RunFailed(
         ErrorReport(
-            kind="non_finite_loss",
+            kind=NON_FINITE_LOSS,
             field="loss",
             value=str(loss),
             rank=rank,

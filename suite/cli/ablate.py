@@ -196,7 +196,7 @@ def ablate(
     )
     console = messages()
     tell_start(experiment, groups, tuning[0].global_batch, console)
-    train_all("tuning", tuning, experiment, jobs, console)
+    train_all("tuning", tuning, experiment, jobs, console, may_diverge=True)
     train_all("judging", design.judging(experiment.finished), experiment, jobs, console)
     found = design.conclude(experiment.finished, spec.parity)
     ratios = _moment_ratios(

@@ -14,6 +14,7 @@ from rich.console import Console
 from suite.cli.failures import relative
 from suite.cli.options import Runs
 from suite.cli.progress import counted
+from suite.data import open_source
 from suite.environment import EnvironmentRecord, available_cores
 from suite.errors import ConfigError
 from suite.quality.library import Experiment, new_experiment, open_experiment
@@ -68,8 +69,14 @@ class LabOptions:
             ConfigError: naming the field that is wrong.
         """
         default = workload.defaults.optimizer
-        chosen = {"name": default.name, "learning_rate": default.learning_rate, "eps": default.eps}
+        chosen: dict[str, Any] = {
+            "name": default.name,
+            "learning_rate": default.learning_rate,
+            "eps": default.eps,
+        }
         given = {name: value for name, value in (optimizer | {"eps": self.eps}).items() if value is not None}
+        if given.get("name", default.name) == default.name:
+            chosen["scale"] = default.scale  # the default's own belongs to the default's optimizer alone
         sync = EVERY_STEP if groups == 1 else schedule
         return validated(
             Training,
@@ -121,6 +128,7 @@ class LabOptions:
             "global_batch": one.global_batch,
             "steps": one.steps,
             "eps": one.optimizer.eps,
+            "data": open_source(workload, one.seed).describe()["fingerprint"],
         } | others
         if self.resume is None:
             return new_experiment(self.runs, workload, verb, environment, begun)
@@ -144,11 +152,16 @@ def tell_start(experiment: Experiment, groups: Sequence[int], global_batch: int,
 
 
 def train_all(
-    what: str, trainings: Sequence[Training], experiment: Experiment, jobs: int, console: Console
+    what: str,
+    trainings: Sequence[Training],
+    experiment: Experiment,
+    jobs: int,
+    console: Console,
+    may_diverge: bool = False,
 ) -> None:
     """Trains what the experiment lacks, with progress. Ctrl-C says how to go on."""
     with going_on(experiment, console), counted(what, console) as done:
-        run_all(trainings, experiment, jobs, done)
+        run_all(trainings, experiment, jobs, done, may_diverge)
 
 
 @contextmanager

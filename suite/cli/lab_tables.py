@@ -52,11 +52,13 @@ def show_parity(workload: WorkloadSpec, parity: Parity, console: Console) -> Non
     figures.add_row(
         f"samples to AUC {parity.target_auc:.4f}", *(ABSENT if x is None else f"{x:,.0f}" for x in reached)
     )
+    if parity.samples_ratio is not None:
+        figures.add_row("the same, over baseline", ABSENT, quality(parity.samples_ratio, 3))
     for points in zip(*(arm.curve[:-1] for arm in parity.arms.values()), strict=True):
         figures.add_row(f"AUC after {points[0].samples:,}", *(f"{p.auc.mean:.4f}" for p in points))
     console.print(figures)
     console.print()
-    checks = table("candidate - baseline", "difference", "margin", "seeds\nneeded", "verdict")
+    checks = table("candidate - baseline", "difference", "margin", "seeds needed\nif equal", "verdict")
     for check in parity.checks:
         checks.add_row(
             check.metric,
@@ -72,7 +74,10 @@ def show_parity(workload: WorkloadSpec, parity: Parity, console: Console) -> Non
     for check in parity.checks:
         console.print(f"{check.metric}: {check.reason}", markup=False, soft_wrap=True)
     colour = COLOURS[parity.verdict]
-    console.print(f"Verdict: [bold {colour}]{parity.verdict}[/] {escape(f'({parity.metric} decides)')}")
+    doubt = f"; {', '.join(parity.undecided)} undecided" if parity.undecided else ""
+    console.print(
+        f"Verdict: [bold {colour}]{parity.verdict}[/] {escape(f'({parity.metric} decides{doubt})')}"
+    )
 
 
 def show_ablation(
@@ -117,11 +122,19 @@ def show_ablation(
         bounds = (ABSENT if x is None else f"{x:+.5f}" for x in (effect.low, effect.high))
         effects.add_row(_short(name), f"{effect.estimate:+.5f}", *bounds)
     console.print(effects)
+    for name, arm in ablation.arms.items():
+        if diverged := [f"{score.learning_rate:g}" for score in arm.tuning if score.auc is None]:
+            console.print(
+                f"Note: {_short(name)} diverged at lr {', '.join(diverged)} while it was tuned.",
+                markup=False,
+                soft_wrap=True,
+            )
     console.print("\nAUC lost by keeping the learning rate tuned for 1D:", markup=False)
     carried = table("", "lost")
     for name, arm in ablation.arms.items():
         if arm.tuning and arm.replica_groups > 1:
-            carried.add_row(_short(name), signed(arm.carry_over).replace("\n", " "))
+            lost = "diverged" if arm.carry_over is None else signed(arm.carry_over).replace("\n", " ")
+            carried.add_row(_short(name), lost)
     console.print(carried)
     by_optimizer = {name: arm for name, arm in ablation.arms.items() if arm.layout_at_best is not None}
     if any(arm.optimizer != PLAIN for arm in by_optimizer.values()):

@@ -9,6 +9,8 @@ Two questions that one learning rate cannot answer apart:
        optimizer     1D scaled - 1D plain
        layout:optimizer   (2D scaled - 2D plain) - (1D scaled - 1D plain)
 
+   and the same two of each further optimizer in the place of momentum scaling.
+
 2. With the learning rate tuned for each arm (the same grid, the same seeds, the same number of trainings),
    does a difference remain? A constant c is a learning-rate rule (``reference_impl/optimizer.py``), so that
    tuned arms with and without it are the same family, and ``carry_over`` says what is lost by keeping 1D's.
@@ -28,6 +30,7 @@ import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from suite.errors import ConfigError
 from suite.quality.library import TrainingResult
 from suite.quality.parity import ArmEstimate, Estimate, Parity, judge, values
 from suite.quality.spec import EVERY_STEP, Schedule, Training, VirtualOptimizerName
@@ -73,10 +76,10 @@ def factorial(groups: int, schedule: Schedule = EVERY_STEP) -> tuple[ArmKey, Arm
 
 
 class LearningRateScore(Frozen):
-    """What tuning saw at one learning rate: mean AUC over the tuning seeds."""
+    """What tuning saw at one learning rate: mean AUC over the tuning seeds, None where one diverged."""
 
     learning_rate: float
-    auc: float
+    auc: float | None
 
 
 class ArmResult(Frozen):
@@ -98,8 +101,9 @@ class ArmResult(Frozen):
     #: Against 1D with plain AdaGrad at the shared learning rate, and both at their best. None for 1D itself.
     parity: Parity | None
     parity_at_best: Parity | None
-    #: AUC lost by keeping the learning rate tuned for 1D instead of the arm's own.
-    carry_over: Estimate
+    #: AUC lost by keeping the learning rate tuned for 1D with the same optimizer (momentum scaling, and c by
+    #: row: with plain AdaGrad, which they are there) instead of the arm's own. None where that one diverged.
+    carry_over: Estimate | None
     #: Against 1D with the same optimizer, both at their best: what the layout does to this optimizer
     #: (claim C9). None for 1D, and where 1D is not tuned (momentum scaling: there it is plain AdaGrad).
     layout_at_best: Parity | None
@@ -120,7 +124,8 @@ class Ablation(Frozen):
     seeds: tuple[int, ...]
     arms: dict[str, ArmResult]
     #: ``layout.m16``, ``optimizer.m16``, ``layout:optimizer.m16``; 2D's schedule as a suffix.
-    #: ``schedule.m16.rowwise_adagrad_k8`` where there are several.
+    #: ``optimizer.adam``, ``layout:optimizer.m16.adam`` of other optimizers, and where there are several
+    #: schedules ``schedule.m16.rowwise_adagrad_k8``.
     effects: dict[str, Effect]
 
 
@@ -194,19 +199,45 @@ class Design:
         return self._results(arm, self.shared, results)
 
     def _rates_to_judge(self, arm: ArmKey, tuned: Results) -> tuple[float, ...]:
-        return () if arm in self.untuned else (self.best(arm, tuned), self.best(self.baseline, tuned))
+        if arm in self.untuned:
+            return ()
+        carried = self._carried(arm, tuned)
+        return (self.best(arm, tuned), *(() if carried is None else (carried,)))
 
     def best(self, arm: ArmKey, results: Results) -> float:
-        """The learning rate with the largest mean AUC over the tuning seeds."""
-        return max(self._scores(arm, results), key=lambda score: score.auc).learning_rate
+        """The learning rate with the largest mean AUC over the tuning seeds.
+
+        Raises:
+            ConfigError: ``multiples``: the arm diverged at each.
+        """
+        trained = [
+            (score.auc, score.learning_rate) for score in self._scores(arm, results) if score.auc is not None
+        ]
+        if not trained:
+            raise ConfigError(
+                "multiples",
+                list(self.rates),
+                f"{arm.name} diverged at each of these learning rates.",
+                "Begin anew with smaller ones, or without this optimizer.",
+            )
+        return max(trained, key=lambda pair: pair[0])[1]
+
+    def one_d(self, arm: ArmKey) -> ArmKey:
+        """1D with this arm's optimizer, or with plain AdaGrad, which a scaled one is where M = 1."""
+        own = ArmKey(1, arm.optimizer)
+        return own if own in self.tuned else self.baseline
+
+    def _carried(self, arm: ArmKey, results: Results) -> float | None:
+        """1D's best learning rate for this optimizer; None where the arm diverged at it."""
+        rate = self.best(self.one_d(arm), results)
+        trained = {score.learning_rate for score in self._scores(arm, results) if score.auc is not None}
+        return rate if rate in trained else None
 
     def _scores(self, arm: ArmKey, results: Results) -> tuple[LearningRateScore, ...]:
         return tuple(
             LearningRateScore(
                 learning_rate=rate,
-                auc=statistics.fmean(
-                    values([results[t.training_hash] for t in self._of(arm, rate, self._tuning)], "auc")
-                ),
+                auc=_tuned_auc([results[t.training_hash] for t in self._of(arm, rate, self._tuning)]),
             )
             for rate in self.rates
         )
@@ -223,7 +254,7 @@ class Design:
         at_best = self._results(arm, best, results)
         one_d_best = self.best(self.baseline, results)
         own_1d = ArmKey(1, arm.optimizer)
-        carried = self._results(arm, one_d_best, results) if tuned else at_best
+        carried = self._carried(arm, results) if tuned else best
         return ArmResult(
             replica_groups=arm.groups,
             optimizer=arm.optimizer,
@@ -241,9 +272,7 @@ class Design:
             parity_at_best=None
             if arm == self.baseline or not tuned
             else judge(self._results(self.baseline, one_d_best, results), at_best, goal),
-            carry_over=Estimate.of(
-                [a - b for a, b in zip(values(at_best, "auc"), values(carried, "auc"), strict=True)]
-            ),
+            carry_over=None if carried is None else _lost(at_best, self._results(arm, carried, results)),
             layout_at_best=None
             if arm.groups == 1 or own_1d not in self.tuned
             else judge(self._results(own_1d, self.best(own_1d, results), results), at_best, goal),
@@ -263,6 +292,7 @@ class Design:
                     f"layout:optimizer.m{m}{schedule.suffix}",
                     _effect([(d - b) - (c - a) for a, b, c, d in rows]),
                 )
+        yield from self._effects_of_others(shared)
         first = self.schedules[0]
         for arm, results in shared.items():
             if arm.groups > 1 and arm.schedule != first:
@@ -270,11 +300,46 @@ class Design:
                 pairs = zip(before, values(results, "auc"), strict=True)
                 yield f"schedule.{arm.name}", _effect([b - a for a, b in pairs])
 
+    def _effects_of_others(
+        self, shared: Mapping[ArmKey, list[TrainingResult]]
+    ) -> Iterator[tuple[str, Effect]]:
+        """Those of optimizers whose 1D does not depend on M."""
+        plain_1d = values(shared[self.baseline], "auc")
+        for optimizer in dict.fromkeys(arm.optimizer for arm in self.tuned if arm.groups > 1):
+            if optimizer in (PLAIN, SCALED):
+                continue
+            one_d = self.one_d(ArmKey(1, optimizer))
+            other_1d = values(shared[one_d], "auc")
+            if one_d != self.baseline:
+                pairs = zip(plain_1d, other_1d, strict=True)
+                yield f"optimizer.{optimizer}", _effect([c - a for a, c in pairs])
+            for m in self.groups:
+                for schedule in self.schedules:
+                    plain, other = (
+                        values(shared[ArmKey(m, o, None, schedule)], "auc") for o in (PLAIN, optimizer)
+                    )
+                    rows = zip(plain_1d, plain, other_1d, other, strict=True)
+                    yield (
+                        f"layout:optimizer.m{m}.{optimizer}{schedule.suffix}",
+                        _effect([(d - b) - (c - a) for a, b, c, d in rows]),
+                    )
+
     def _results(self, arm: ArmKey, rate: float, results: Results) -> list[TrainingResult]:
         return [results[t.training_hash] for t in self._of(arm, rate, self.seeds)]
 
     def _of(self, arm: ArmKey, rate: float, seeds: Sequence[int]) -> list[Training]:
         return [self._make(arm, rate, seed) for seed in seeds]
+
+
+def _tuned_auc(results: Sequence[TrainingResult]) -> float | None:
+    if any(result.diverged for result in results):
+        return None
+    return statistics.fmean(values(results, "auc"))
+
+
+def _lost(at_best: Sequence[TrainingResult], carried: Sequence[TrainingResult]) -> Estimate:
+    pairs = zip(values(at_best, "auc"), values(carried, "auc"), strict=True)
+    return Estimate.of([a - b for a, b in pairs])
 
 
 def _effect(differences: Sequence[float]) -> Effect:

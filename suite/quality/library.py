@@ -56,11 +56,13 @@ class TrainingResult(Frozen):
     provenance: Literal["emulated"] = "emulated"
     training: Training
     curve: tuple[Point, ...]
-    last_loss: float
+    last_loss: float | None
+    #: Where a learning rate that was tried is too high: what happened. There is no curve and no loss then.
+    diverged: str | None = None
 
     @property
     def quality(self) -> QualityRecord:
-        """After the last step."""
+        """After the last step of a training that did not diverge."""
         return self.curve[-1].quality
 
 

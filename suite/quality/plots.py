@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import nan
 from pathlib import Path
 
 from suite.quality.ablation import Ablation, ArmResult
@@ -24,7 +25,7 @@ def draw(ablation: Ablation, experiment: Experiment, title: str) -> list[Path]:
         if arm.tuning:
             axes.plot(
                 [point.learning_rate for point in arm.tuning],
-                [point.auc for point in arm.tuning],
+                [nan if point.auc is None else point.auc for point in arm.tuning],
                 marker="o",
                 label=name,
             )

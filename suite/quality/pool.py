@@ -11,7 +11,7 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from typing import TypeVar
 
-from suite.errors import ErrorReport, RunFailed
+from suite.errors import NON_FINITE_LOSS, ErrorReport, RunFailed
 from suite.launchers.linux import die_with_parent
 from suite.quality.library import Experiment, TrainingResult
 from suite.quality.spec import Training
@@ -20,7 +20,11 @@ Outcome = TypeVar("Outcome")
 
 
 def run_all(
-    trainings: Sequence[Training], experiment: Experiment, jobs: int, done: Callable[[int, int], None]
+    trainings: Sequence[Training],
+    experiment: Experiment,
+    jobs: int,
+    done: Callable[[int, int], None],
+    may_diverge: bool = False,
 ) -> list[TrainingResult]:
     """Trains what the experiment has not yet, and returns all results in the given order.
 
@@ -29,6 +33,7 @@ def run_all(
         experiment: keeps each result as it comes.
         jobs: processes at once.
         done: told how many of how many are there, at the start and after each.
+        may_diverge: a loss that is not finite is a result, not an error.
 
     Raises:
         SuiteError: of the first training that failed; no process is left, and finished results are kept.
@@ -36,7 +41,8 @@ def run_all(
     missing = {t.training_hash: t for t in trainings if t.training_hash not in experiment.finished}
     wanted = {t.training_hash for t in trainings}
     done(len(wanted) - len(missing), len(wanted))
-    for _, result in side_by_side(_train, list(missing.values()), experiment, jobs):
+    work = _train_or_diverge if may_diverge else _train
+    for _, result in side_by_side(work, list(missing.values()), experiment, jobs):
         experiment.save(result)
         done(len(experiment.finished.keys() & wanted), len(wanted))
     return [experiment.finished[t.training_hash] for t in trainings]
@@ -94,3 +100,12 @@ def _train(training: Training) -> TrainingResult:
     from suite.quality.training import train  # imports torch, which the parent need not
 
     return train(training)
+
+
+def _train_or_diverge(training: Training) -> TrainingResult:
+    try:
+        return _train(training)
+    except RunFailed as error:
+        if error.report.kind != NON_FINITE_LOSS:
+            raise
+        return TrainingResult(training=training, curve=(), last_loss=None, diverged=error.report.message)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from suite.catalog import load_workload
+from suite.errors import ConfigError
 from suite.quality.ablation import PLAIN, SCALED, TUNING_SEED, Ablation, ArmKey, Design
 from suite.quality.library import Experiment, TrainingResult
 from suite.quality.plots import draw
@@ -104,11 +105,13 @@ def test_at_the_shared_learning_rate_plain_2d_is_worse_and_at_its_best_it_is_not
     assert arm.parity.verdict == "worse"
     assert arm.parity_at_best.verdict == "equivalent"
     # 1D's best, 0.2, is two doublings below its own, 0.8.
+    assert arm.carry_over is not None
     assert arm.carry_over.mean == pytest.approx(4 * STEEP)
 
 
 def test_momentum_scaling_keeps_1ds_learning_rate(ablation: Ablation) -> None:
     arm = ablation.arms[f"m16.{SCALED}"]
+    assert arm.carry_over is not None
     assert arm.carry_over.mean == 0
     assert arm.parity is not None
     assert arm.parity.verdict == "equivalent"
@@ -120,18 +123,51 @@ def test_each_optimizer_is_judged_against_itself_in_1d(ablation: Ablation) -> No
     assert ablation.arms[f"m16.{SCALED}"].layout_at_best is None  # 1D is not tuned with it
     assert ablation.arms[f"1d.{PLAIN}"].layout_at_best is None
 
+    # Adam is 0.1 below, and its best learning rate does not move with M.
     def trained(trainings: list[Training]) -> dict[str, TrainingResult]:
-        return {
-            t.training_hash: result_of(t, [auc(t) - 0.1 * (t.optimizer.name == "adam")]) for t in trainings
-        }
+        return {t.training_hash: result_of(t, [of_adam(t)]) for t in trainings}
+
+    def of_adam(training: Training) -> float:
+        if training.optimizer.name != "adam":
+            return auc(training)
+        return 0.68 - STEEP * math.log2(training.optimizer.learning_rate / 0.8) ** 2
 
     design = Design([4], [PLAIN, "adam"], RATES, SHARED, seeds=4, tuning_seeds=1, make=make)
     results = trained(design.tuning())
     results |= trained(design.judging(results))
-    arm = design.conclude(results, ParitySpec()).arms["m4.adam"]
+    found = design.conclude(results, ParitySpec())
+    arm = found.arms["m4.adam"]
     assert arm.parity_at_best is not None
     assert arm.layout_at_best is not None
     assert (arm.parity_at_best.verdict, arm.layout_at_best.verdict) == ("worse", "equivalent")
+    assert arm.best_learning_rate == 0.8
+    # What 1D with Adam was tuned to, 0.8, and not what it was with AdaGrad, 0.2.
+    assert arm.carry_over is not None
+    assert arm.carry_over.mean == 0
+    # At lr 0.1: AdaGrad 1 doubling from its best in 1D and 2 at M = 4; Adam 3 in both.
+    assert found.effects["optimizer.adam"].estimate == pytest.approx(-0.1 - 8 * STEEP, abs=2e-3)
+    assert found.effects["layout:optimizer.m4.adam"].estimate == pytest.approx(3 * STEEP, abs=1e-4)
+
+
+def test_a_learning_rate_that_diverges_is_not_the_best_and_costs_nothing_else(design: Design) -> None:
+    def of(training: Training, from_rate: float) -> TrainingResult:
+        if training.replica_groups == 16 and training.optimizer.learning_rate >= from_rate:
+            return TrainingResult(training=training, curve=(), last_loss=None, diverged="The loss is nan.")
+        return result_of(training, [auc(training)])
+
+    results = {t.training_hash: of(t, 0.2) for t in design.tuning()}
+    judging = design.judging(results)
+    results |= {t.training_hash: of(t, 0.2) for t in judging}
+    arm = design.conclude(results, ParitySpec()).arms[f"m16.{PLAIN}"]
+    assert [score.auc is None for score in arm.tuning] == [False, False, True, True, True, True]
+    assert arm.best_learning_rate == 0.1
+    assert arm.carry_over is None  # 1D was tuned to 0.2
+    assert not any(results[t.training_hash].diverged for t in judging)
+
+    results = {t.training_hash: of(t, 0.0) for t in design.tuning()}
+    with pytest.raises(ConfigError, match=f"m16.{PLAIN} diverged at each") as refused:
+        design.judging(results)
+    assert refused.value.report.field == "multiples"
 
 
 def test_1d_with_each_c_is_there_but_not_tuned(ablation: Ablation) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from suite.environment import capture
 from suite.errors import RunFailed
-from suite.quality.library import Experiment, new_experiment
+from suite.quality.library import Experiment, new_experiment, open_experiment
 from suite.quality.pool import run_all
 from suite.quality.spec import Training
 from suite.quality.training import train
@@ -55,3 +55,18 @@ def test_a_process_that_is_killed_costs_what_it_trained_alone(tmp_path: Path) ->
     assert caught.value.report.kind == "worker_died"
     assert str(experiment.path) in str(caught.value.report.remedy)
     assert set(experiment.finished) == {fine.training_hash}
+
+
+def test_a_training_that_may_diverge_is_kept_as_one_that_did(tmp_path: Path) -> None:
+    wild = small(2, steps=12)
+    wild = wild.model_copy(
+        update={"optimizer": wild.optimizer.model_copy(update={"name": "sgd", "learning_rate": 1e6})}
+    )
+    experiment = experiment_of(wild, tmp_path)
+    with pytest.raises(RunFailed) as caught:
+        run_all([wild], experiment, 1, lambda *_: None)
+    assert caught.value.report.kind == "non_finite_loss"
+    (found,) = run_all([wild], experiment, 1, lambda *_: None, may_diverge=True)
+    assert found.diverged == caught.value.report.message
+    again = open_experiment(experiment.path, capture(None), {})
+    assert again.finished == {wild.training_hash: found}
