@@ -53,6 +53,8 @@ class Judgement(Frozen):
     high: float | None
     verdict: Verdict
     reason: str
+    #: False where the floor says that neither side has learnt anything.
+    learnt: bool = True
 
 
 def median_interval(values: Sequence[float]) -> Interval | None:
@@ -198,13 +200,14 @@ def judge_paired(
     mean = statistics.fmean(differences)
     low = high = None
     verdict: Verdict = "inconclusive"
+    learnt = floor is None or any(_beyond(value, floor, direction) for value in middle)
     if len(seeds) == 1:
         size = "within" if abs(mean) <= margin else "beyond"
         reason = (
             f"one seed in common: the difference {mean:+.4f} is {size} the margin {margin:g}, "
             "but its spread over seeds is unknown; give several runs a side, with the same seeds."
         )
-    elif floor is not None and not any(_beyond(value, floor, direction) for value in middle):
+    elif not learnt:
         reason = f"neither side is beyond {floor:g}: where nothing was learnt there is nothing to compare."
     else:
         _, low, high = t_interval(differences)
@@ -219,6 +222,7 @@ def judge_paired(
         high=1 + high / scale if high is not None and scale else None,
         verdict=verdict,
         reason=reason,
+        learnt=learnt,
     )
 
 

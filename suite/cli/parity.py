@@ -129,6 +129,12 @@ def parity(
 
     def show(out: Console) -> None:
         show_parity(spec, judged, out)
+        needed = next(check.seeds_needed for check in judged.checks if check.metric == judged.metric)
+        if judged.verdict == "inconclusive" and needed is not None and needed > pairs:
+            out.print(
+                f"To tell, at this spread: --seeds {needed} --resume {relative(experiment.path)}",
+                soft_wrap=True,
+            )
         out.print(f"Experiment: {relative(path)}", soft_wrap=True)
 
     return Result(

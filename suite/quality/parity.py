@@ -6,6 +6,7 @@ difference of a seed holds what the arms do and little of what the seed does. Th
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Sequence
 from typing import Literal, Self
@@ -72,6 +73,8 @@ class Check(Frozen):
     difference: Estimate
     verdict: Verdict
     reason: str
+    #: False where neither side is better than a model that knows the base rate alone.
+    learnt: bool
     #: Paired seeds with which two equal arms would be found equivalent 9 times of 10, at the spread seen.
     seeds_needed: int | None
 
@@ -84,10 +87,15 @@ class Parity(Frozen):
     metric: QualityMetric
     margin: float
     difference: Estimate
+    #: Metrics of which these seeds can say nothing, though the verdict stands.
+    undecided: tuple[QualityMetric, ...]
     checks: tuple[Check, ...]
     arms: dict[str, Arm]
     seeds: tuple[int, ...]
     target_auc: float
+    #: Samples to the target, candidate over baseline: the geometric mean over seeds and its 95 % t interval.
+    #: None where some seed of a side never reached it.
+    samples_ratio: Estimate | None
 
 
 def judge(
@@ -98,8 +106,9 @@ def judge(
 ) -> Parity:
     """Judges the arm against the baseline, seed by seed.
 
-    The verdict is that of the goal's metric, unless the arm is worse in the other one. Entropy is far noisier
-    over seeds than AUC, so that asking for equivalence in both would take several times the seeds.
+    The verdict is that of the goal's metric, unless the arm is worse in the other one, or both arms have
+    learnt nothing by it. Entropy is far noisier over seeds than AUC, so that asking for equivalence in both
+    would take several times the seeds; where it is in doubt, ``undecided`` says so.
 
     Args:
         baseline, arm: one training a seed, the same seeds in the same order.
@@ -114,7 +123,10 @@ def judge(
         raise ValueError("the arms were not trained with the same seeds")
     checks = tuple(_check(metric, seeds, baseline, arm, goal) for metric in METRICS)
     first = next(check for check in checks if check.metric == goal.metric)
-    decided = next((check for check in checks if check.verdict == "worse"), first)
+    decided = next(
+        (check for check in checks if check.verdict == "worse"),
+        next((check for check in checks if not check.learnt), first),
+    )
     one_d = values(baseline, "auc")
     target = default_target(one_d, goal) if target_auc is None else target_auc
     return Parity(
@@ -122,11 +134,29 @@ def judge(
         metric=decided.metric,
         margin=decided.margin,
         difference=decided.difference,
+        undecided=tuple(
+            check.metric for check in checks if check.verdict == "inconclusive" and check is not decided
+        ),
         checks=checks,
         arms={"baseline": _arm(baseline, target), "candidate": _arm(arm, target)},
         seeds=seeds,
         target_auc=target,
+        samples_ratio=_samples_ratio(baseline, arm, target),
     )
+
+
+def _samples_ratio(
+    baseline: Sequence[TrainingResult], arm: Sequence[TrainingResult], target: float
+) -> Estimate | None:
+    logarithms = []
+    for one, two in zip(baseline, arm, strict=True):
+        before, after = _samples_to(one, target), _samples_to(two, target)
+        if not before or not after:
+            return None
+        logarithms.append(math.log(after / before))
+    found = Estimate.of(logarithms)
+    low, high = (None if x is None else math.exp(x) for x in (found.low, found.high))
+    return Estimate(mean=math.exp(found.mean), low=low, high=high)
 
 
 def default_target(baseline_auc: Sequence[float], goal: ParitySpec) -> float:
@@ -159,6 +189,7 @@ def _check(
         difference=Estimate.of(differences),
         verdict=judged.verdict,
         reason=judged.reason,
+        learnt=judged.learnt,
         seeds_needed=equivalence_seeds(differences, margin, POWER),
     )
 

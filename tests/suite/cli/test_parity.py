@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
 from suite.quality.library import TRAININGS
+from workloads.data.synthetic import SyntheticClicks
 
 QUICK = ("--seeds", "2", "--steps", "3", "--curve-points", "2", "--jobs", "1")
 
@@ -37,6 +39,7 @@ def test_two_seeds_of_three_steps_cannot_tell(cli, tmp_path: Path):
 
     shown = cli("parity", "smoke", *QUICK, "--resume", str(folder))
     assert "Verdict: inconclusive" in shown.out
+    assert re.search(r"^To tell, at this spread: --seeds \d+ --resume \S+-parity$", shown.out, re.MULTILINE)
     table = [
         line for line in shown.out.splitlines() if line.startswith(("AUC", "auc ", "normalized entropy"))
     ]
@@ -74,6 +77,17 @@ def test_another_verb_or_workload_does_not_go_on_with_it(cli, begun: Path):
     assert (done.code, done.document["error"]["field"]) == (2, "verb")
     done = cli("parity", "smoke,rows=64", *QUICK, "--resume", str(begun), "--json")
     assert (done.code, done.document["error"]["field"]) == (2, "workload")
+
+
+def test_other_data_does_not_go_on_with_it(cli, begun: Path, monkeypatch: pytest.MonkeyPatch):
+    described = SyntheticClicks.describe
+
+    def other(source: SyntheticClicks) -> dict[str, object]:
+        return described(source) | {"fingerprint": "of another folder"}
+
+    monkeypatch.setattr(SyntheticClicks, "describe", other)
+    done = cli("parity", "smoke", *QUICK, "--resume", str(begun), "--json")
+    assert (done.code, done.document["error"]["field"]) == (2, "data")
 
 
 def test_seeds_may_be_added_and_the_first_verdict_stays(cli, begun: Path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections import Counter
 
@@ -21,11 +22,15 @@ EXPERIMENTS = 500
 
 
 def experiment(
-    gap: float, spread: float = SPREAD, seeds: int = SEEDS, draw: random.Random | None = None
+    gap: float,
+    spread: float = SPREAD,
+    seeds: int = SEEDS,
+    draw: random.Random | None = None,
+    entropy_gap: float = 0.0,
 ) -> Parity:
     """Paired seeds whose AUC differs by a normal with this mean and spread, and whose entropy differs, too.
 
-    On the mean the entropy is alike: its verdict is one more that may be wrong.
+    On the mean the entropy is alike, unless it is told otherwise: its verdict is one more that may be wrong.
     """
     draw = draw or random.Random(0)
     one = [result(s, [0.785 + draw.gauss(0, 0.001)], 0.81) for s in range(seeds)]
@@ -33,7 +38,7 @@ def experiment(
         result(
             s,
             [r.curve[-1].quality.auc + draw.gauss(gap, spread)],  # type: ignore[operator]
-            0.81 + draw.gauss(0, ENTROPY_SPREAD),
+            0.81 + draw.gauss(entropy_gap, ENTROPY_SPREAD),
             groups=4,
         )
         for s, r in enumerate(one)
@@ -58,6 +63,16 @@ def test_no_gap_is_equivalent_in_at_least_90_of_100_and_hardly_ever_worse() -> N
 
     assert found["equivalent"] >= 0.9 * EXPERIMENTS
     assert found["worse"] <= 0.05 * EXPERIMENTS
+
+
+def test_a_loss_of_entropy_as_large_as_its_margin_is_hardly_ever_called_equivalent_in_both() -> None:
+    """Where AUC is alike the verdict may be "equivalent", and then it says that entropy is undecided."""
+    draw = random.Random(5)
+    gap = GOAL.normalized_entropy_margin * 0.81
+    found = [experiment(0.0, draw=draw, entropy_gap=gap) for _ in range(EXPERIMENTS)]
+    passed = [judged for judged in found if judged.verdict in ("equivalent", "better")]
+    assert len(passed) < 0.75 * EXPERIMENTS
+    assert sum(not judged.undecided for judged in passed) <= 0.05 * EXPERIMENTS
 
 
 def test_a_clear_loss_is_worse_and_a_clear_gain_is_better() -> None:
@@ -121,6 +136,18 @@ def test_doubt_about_entropy_alone_is_shown_and_decides_nothing() -> None:
 
     assert (judged.verdict, judged.metric) == ("equivalent", "auc")
     assert judged.checks[1].verdict == "inconclusive"
+    assert judged.undecided == ("normalized_entropy",)
+
+
+def test_nothing_is_at_parity_that_by_one_metric_learnt_nothing() -> None:
+    """Scores in the right order and of the wrong size: worse than knowing the base rate alone."""
+    one = [result(s, [0.785 + s * 1e-5], entropy=1.1) for s in range(SEEDS)]
+    two = [result(s, [0.785 + s * 1e-5], entropy=2.0) for s in range(SEEDS)]
+
+    judged = judge(one, two, GOAL)
+
+    assert (judged.verdict, judged.metric) == ("inconclusive", "normalized_entropy")
+    assert "nothing was learnt" in judged.checks[1].reason
 
 
 def test_a_gain_in_one_metric_does_not_make_up_for_a_loss_in_the_other() -> None:
@@ -138,6 +165,20 @@ def test_samples_to_the_target_are_read_off_the_curve() -> None:
 
     assert judged.arms["baseline"].samples_to_target == pytest.approx(150)
     assert judged.arms["candidate"].samples_to_target is None
+    assert judged.samples_ratio is None
+
+
+def test_samples_to_the_target_are_compared_seed_by_seed() -> None:
+    one = [result(s, [0.6, 0.7, 0.8]) for s in range(4)]
+    two = [result(s, [0.6, 0.6 + 0.05 / growth, 0.8]) for s, growth in enumerate((1.0, 1.25, 1.25, 1.0))]
+
+    judged = judge(one, two, GOAL, target_auc=0.64)
+
+    # 140 samples in 1D; 180, 200, 200, 180 in 2D.
+    assert judged.samples_ratio is not None
+    assert judged.samples_ratio.mean == pytest.approx(math.sqrt(180 * 200) / 140)
+    assert judged.samples_ratio.low is not None
+    assert 1.2 < judged.samples_ratio.low < judged.samples_ratio.mean
     assert [p.auc.mean for p in judged.arms["baseline"].curve] == pytest.approx([0.6, 0.7, 0.8])
 
 
