@@ -12,7 +12,6 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from suite.quality.library import Experiment
@@ -47,9 +46,9 @@ class Growth(NamedTuple):
     Arrays: tensors would go from process to process through shared memory, which containers have little of.
     """
 
-    #: v of each row of all tables, and the share of the steps times groups that touched it.
-    moments: NDArray[np.float32]
-    shares: NDArray[np.float32]
+    #: By table, v of each row, and the share of the steps times groups that touched it.
+    moments: dict[str, NDArray[np.float32]]
+    shares: dict[str, NDArray[np.float32]]
 
 
 def kept_moment_ratios(
@@ -71,7 +70,7 @@ def kept_moment_ratios(
     for training, growth in side_by_side(grow, trainings, experiment, jobs):
         grown[training.training_hash] = growth
         done(len(grown), len(trainings))
-    ratios = _ratios(grown[one.training_hash], [(t, grown[t.training_hash]) for t in others])
+    ratios = ratios_of(grown[one.training_hash], [(t, grown[t.training_hash]) for t in others])
     experiment.keep(name, {"ratios": [ratio.model_dump(mode="json") for ratio in ratios]})
     return ratios
 
@@ -83,7 +82,7 @@ def moment_ratios(one: Training, others: Sequence[Training]) -> list[MomentRatio
         one: in one group. It and the others keep a row-wise second moment.
         others: the same in more groups.
     """
-    return _ratios(grow(one), [(training, grow(training)) for training in others])
+    return ratios_of(grow(one), [(training, grow(training)) for training in others])
 
 
 def grow(training: Training) -> Growth:
@@ -91,20 +90,23 @@ def grow(training: Training) -> Growth:
     run = VirtualTraining(training)
     for _ in range(training.steps):
         run.step()
-    states = run.replicas.states().values()
     return Growth(
-        torch.cat([state["moment"].squeeze(1) for state in states]).numpy(),
-        torch.cat(list(run.replicas.touched_shares().values())).numpy(),
+        {table: state["moment"].squeeze(1).numpy() for table, state in run.replicas.states().items()},
+        {table: shares.numpy() for table, shares in run.replicas.touched_shares().items()},
     )
 
 
-def _ratios(one: Growth, others: Sequence[tuple[Training, Growth]]) -> list[MomentRatio]:
+def ratios_of(one: Growth, others: Sequence[tuple[Training, Growth]]) -> list[MomentRatio]:
+    """The ratios of what was grown, bucket by bucket, a training of ``others`` after the other."""
     found = []
+    tables = list(one.moments)
+    before, shares = (np.concatenate([of[table] for table in tables]) for of in (one.moments, one.shares))
     for training, growth in others:
+        after = np.concatenate([growth.moments[table] for table in tables])
         for place, least in enumerate(BUCKETS):
             most = BUCKETS[place - 1] if place else float("inf")
-            rows = (one.shares >= least) & (one.shares < most) & (one.moments > 0)
-            ratio = growth.moments[rows].astype(np.float64) / one.moments[rows]
+            rows = (shares >= least) & (shares < most) & (before > 0)
+            ratio = after[rows].astype(np.float64) / before[rows]
             deciles = np.quantile(ratio, (0.1, 0.5, 0.9)) if len(ratio) else None
             found.append(
                 MomentRatio(
