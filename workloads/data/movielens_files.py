@@ -3,7 +3,7 @@
 - *Atomic files* (``ml-100k.inter``, ``.user``, ``.item``): inside the wheel of recbole 1.2.1, which is
   installed without its dependencies and never imported. Their SHA-256 is checked.
 - *GroupLens's own layout* (``u.data``, ``u.user``, ``u.item``, ``u.genre``, in latin-1): a user's own
-  unpacked ``ml-100k`` folder.
+  unpacked ``ml-100k`` folder. The SHA-256 of what is read from each file is checked.
 
 The layouts differ in how an item is written: GroupLens puts the year of release at the end of the
 title, "Toy Story (1995)" (the separate release date is the American one, often a year later), and
@@ -23,7 +23,7 @@ import hashlib
 import importlib.util
 import io
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TypeVar
@@ -68,6 +68,22 @@ ATOMIC_SHA256 = {
     "ml-100k.user": "4f670007d9cfbeb9807e757209af1555b9bcc186bde25e767f67cb67c6dd5972",
     "ml-100k.item": "51d7cdf777ce5c0f5b32c1d947a4a81fe07d75e78abbe761e0cd4d0756064532",
 }
+#: By file of GroupLens's layout: what is read from it, and its SHA-256. Not of the file's bytes, so that line
+#: ends and the order of ratings do not matter.
+CONTENT_SHA256 = {
+    "u.data": (
+        ("user", "item", "rating", "timestamp"),
+        "2318eec319c06247d789438be00b93969c9bf553fdd1aa0c547e76a010d8f27e",
+    ),
+    "u.user": (
+        ("age", "gender", "occupation", "zip_code"),
+        "fc201babeecb2e64d0ce7c792f9110fa4844166092bf2b73255e22e6aaf8ab59",
+    ),
+    "u.item": (
+        ("year", "genres"),
+        "36611bb4fff6c307169c59d1b2a0e160769f40ea5be0dd153147580551c98a9c",
+    ),
+}
 
 
 @dataclass(frozen=True)
@@ -96,9 +112,13 @@ class MovieLensFiles:
     @property
     def fingerprint(self) -> str:
         """SHA-256 of the canonical content, the same for both layouts."""
+        return self.sha256([field.name for field in fields(self)])
+
+    def sha256(self, names: Iterable[str]) -> str:
+        """SHA-256 of some of the arrays."""
         digest = hashlib.sha256()
-        for field in fields(self):
-            digest.update(field.name.encode() + getattr(self, field.name).tobytes())
+        for name in names:
+            digest.update(name.encode() + getattr(self, name).tobytes())
         return digest.hexdigest()
 
 
@@ -131,8 +151,8 @@ def read_grouplens(folder: Path) -> MovieLensFiles:
     """Reads GroupLens's own layout.
 
     Raises:
-        ConfigError: no such folder, a file is missing, has another number of lines than MovieLens 100K, or
-            a line does not read; the error names the file and the line.
+        ConfigError: no such folder, a file is missing, has another number of lines than MovieLens 100K, a
+            line does not read, or all do and say something else; the error names the file and the line.
     """
     field = "data.location"
     here = "Give the folder that holds u.data, u.user, u.item, u.genre."
@@ -158,11 +178,16 @@ def read_grouplens(folder: Path) -> MovieLensFiles:
             raise ValueError("a genre flag is neither 0 nor 1")
         return _year_in(cells[1]), [flags[column] == "1" for column in order]
 
-    return _assembled(
+    files = _assembled(
         _ratings(folder / "u.data", text["u.data"], field),
         _rows(folder / "u.user", text["u.user"], "|", 5, USERS, field, _user),
         _rows(folder / "u.item", text["u.item"], "|", 5 + len(GENRES), ITEMS, field, item),
     )
+    for name, (arrays, expected) in CONTENT_SHA256.items():
+        if files.sha256(arrays) != expected:
+            what = f"its lines read, but some {' or '.join(arrays)} is not MovieLens 100K's (by SHA-256)"
+            raise _damaged(field, folder / name, what)
+    return files
 
 
 def embedded_folder() -> Path:
@@ -294,6 +319,6 @@ def _damaged(field: str, path: Path, what: str) -> ConfigError:
     return ConfigError(
         field,
         str(path),
-        f"{path.name} is damaged or truncated: {what}.",
+        f"{path.name} is damaged, truncated or changed: {what}.",
         "Unpack GroupLens's ml-100k archive again, or leave data.location out.",
     )

@@ -99,9 +99,9 @@ def cut(name: str, characters: int) -> Callable[[Path], None]:
     [
         (lambda folder: (folder / "u.user").unlink(), "u.user", "cannot be read"),
         (lambda folder: (folder / "u.data").write_text(""), "u.data", "it is empty"),
-        (cut("u.data", 1_000), "u.data", "damaged or truncated"),
+        (cut("u.data", 1_000), "u.data", "damaged, truncated or changed"),
         (cut("u.data", 24), "u.data", "99999 lines of 4 columns"),
-        (cut("u.data", 12), "u.data", "damaged or truncated"),
+        (cut("u.data", 12), "u.data", "damaged, truncated or changed"),
         (replace_in("u.data", "196\t242\t3\t", "196\t242\tx\t"), "u.data", "damaged"),
         (replace_in("u.data", "196\t242\t3\t", "196\t242\t6\t"), "u.data", "rating 6 is not in 1 to 5"),
         (replace_in("u.data", "196\t242\t3\t", "944\t242\t3\t"), "u.data", "user 944 is not in 1 to 943"),
@@ -131,6 +131,28 @@ def test_a_damaged_folder_is_refused_by_file(
     assert (report.field, report.value) == ("data.location", str(grouplens / name))
     assert name in report.message
     assert text in report.message
+
+
+@pytest.mark.parametrize(
+    ("change", "name"),
+    [
+        (replace_in("u.data", "196\t242\t3\t", "196\t242\t4\t"), "u.data"),
+        (replace_in("u.data", "\t881250949\n", "\t881250948\n"), "u.data"),
+        (replace_in("u.user", "1|24|M|", "1|25|M|"), "u.user"),
+        (replace_in("u.item", "Toy Story (1995)", "Toy Story (1996)"), "u.item"),
+        (replace_in("u.item", "|0|0|0|1|1|1|", "|0|0|0|1|1|0|"), "u.item"),
+    ],
+)
+def test_a_value_that_reads_but_was_changed_is_refused_by_file(
+    grouplens: Path, change: Callable[[Path], None], name: str
+) -> None:
+    change(grouplens)
+    with pytest.raises(ConfigError) as caught:
+        read_grouplens(grouplens)
+    report = caught.value.report
+    assert (report.field, report.value) == ("data.location", str(grouplens / name))
+    assert "its lines read, but some" in report.message
+    assert "Unpack GroupLens's ml-100k archive again" in str(report.remedy)
 
 
 def test_a_folder_that_is_not_there_is_refused(tmp_path: Path) -> None:
