@@ -22,7 +22,6 @@ from __future__ import annotations
 
 import csv
 import hashlib
-import io
 import re
 from collections.abc import Mapping
 from functools import cached_property
@@ -46,6 +45,7 @@ GENRES = (
     *("Film-Noir", "Horror", "IMAX", "Musical", "Mystery", "Romance", "Sci-Fi", "Thriller", "War", "Western"),
 )
 NONE_LISTED = "(no genres listed)"
+_FILMS_HEADER = "movieId,title,genres"
 FIRST_YEAR, YEARS = 1900, 124
 DENSE_FEATURES = ("film age", "time")
 
@@ -284,15 +284,23 @@ def _films(folder: Path, options: MovieLensLargeOptions) -> Films:
             kind="missing_data",
         ) from error
     again = "Unpack GroupLens's archive again."
+    is_csv = _is_csv(options.size)
     text = raw.decode("latin-1" if options.size == "1m" else "utf-8", "replace")
-    if _is_csv(options.size):
-        rows = list(csv.reader(io.StringIO(text, newline="")))[1:]
-    else:
-        rows = [line.split("::") for line in text.replace("\r\n", "\n").split("\n")[:-1]]
+    *lines, rest = text.replace("\r\n", "\n").split("\n")
+    if rest:
+        refuse(path, f"line {len(lines) + 1:,}: it is cut short: the file ends without a newline.", again)
+    if is_csv and lines[:1] != [_FILMS_HEADER]:
+        refuse(path, f"line 1: it is not {_FILMS_HEADER!r}.", again)
     ids: list[int] = []
     years, genres = [], []
-    for number, row in enumerate(rows, start=2 if _is_csv(options.size) else 1):
-        if len(row) != 3 or not (row[0].isascii() and row[0].isdecimal()):
+    first = 2 if is_csv else 1
+    for number, line in enumerate(lines[first - 1 :], start=first):
+        try:
+            # A line at a time, so that a quote without an end spoils its own line and not all that follow.
+            row = next(csv.reader([line])) if is_csv else line.split("::")
+        except csv.Error as error:
+            refuse(path, f"line {number:,}: {str(error).partition(' - ')[0]}.", again)
+        if len(row) != 3 or not (row[0].isascii() and row[0].isdecimal() and len(row[0]) < 10):
             refuse(path, f"line {number:,}: it is not an id, a title and genres.", again)
         named = [] if row[2] in (NONE_LISTED, "") else row[2].replace("Children's", "Children").split("|")
         unknown = sorted(set(named) - set(GENRES))

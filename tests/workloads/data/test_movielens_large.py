@@ -158,7 +158,15 @@ def test_line_ends_of_windows_do_not_matter(tmp_path: Path) -> None:
         ("1m", "ratings.dat", "::", ":", "line 1: 6 fields, not 7"),
         ("25m", "movies.csv", "Drama", "Dram", "line 3: unknown genre 'Dram'"),
         ("1m", "movies.dat", "7::", "x::", "line 2: it is not an id"),
+        ("1m", "movies.dat", "7::", f"{'7' * 5_000}::", "line 2: it is not an id"),
         ("1m", "movies.dat", "7::", "1::", "one twice"),
+        ("25m", "movies.csv", "movieId", "film", "line 1: it is not 'movieId,title,genres'"),
+        # A quote without an end: of its line, though a reader of the whole would go on to the end.
+        ("25m", "movies.csv", "1,Toy", '1,"Toy', "line 2: it is not an id, a title and genres"),
+        ("25m", "movies.csv", "1,Toy", f'1,"{"x" * 2**17}', "line 2: field larger than field limit"),
+        ("25m", "movies.csv", "1,Toy", "1,Toy\r", "line 2: new-line character seen in unquoted field"),
+        ("25m", "movies.csv", "1,Toy", '1,"Toy\n', "line 2: it is not an id, a title and genres"),
+        ("25m", "movies.csv", "40,", "x,", "line 4: it is not an id, a title and genres"),
     ],
 )
 def test_damaged_files_are_refused_by_name_and_line(
@@ -171,6 +179,28 @@ def test_damaged_files_are_refused_by_name_and_line(
     message = refused(spec(tmp_path, size))
     assert ("ratings" if "rating number" in words else name) in message
     assert words in message
+
+
+@pytest.mark.parametrize(("size", "name"), [("1m", "movies.dat"), ("25m", "movies.csv")])
+def test_a_last_film_that_was_cut_is_refused(tmp_path: Path, size: str, name: str) -> None:
+    write(tmp_path, size)
+    content = (tmp_path / name).read_bytes()
+    number = content.count(b"\n")
+    # The second lacks its newline only, and nothing else would tell.
+    for cut in (content[:-4], content.removesuffix(b"\n").removesuffix(b"\r")):
+        (tmp_path / name).write_bytes(cut)
+        message = refused(spec(tmp_path, size))
+        assert f"{name}: line {number}: it is cut short" in message
+
+
+def test_a_film_file_of_nothing_is_refused(tmp_path: Path) -> None:
+    for size, name, words in (
+        ("1m", "movies.dat", "it has no films"),
+        ("25m", "movies.csv", "line 1: it is not 'movieId"),
+    ):
+        write(tmp_path, size)
+        (tmp_path / name).write_bytes(b"")
+        assert words in refused(spec(tmp_path, size))
 
 
 def refused(workload: WorkloadSpec) -> str:
