@@ -13,6 +13,23 @@ SMALL = ("--replica-groups", "2", "--steps", "5", "--seeds", "2", "--tuning-seed
 QUICK = (*SMALL, "--optimizers", "rowwise_adagrad,momentum_scaled_rowwise_adagrad", "--jobs", "1")
 
 
+def test_a_small_factorial(cli: Any) -> None:
+    options = ("--replica-groups", "2", "--steps", "2", "--seeds", "2", "--tuning-seeds", "1", "--jobs", "1")
+    done = cli("ablate", "smoke", *options, "--multiples", "1", "--optimizers", "rowwise_adagrad", "--json")
+
+    document = done.document
+    assert done.code == document["exit_code"] == 0
+    assert (document["provenance"], document["seeds"]) == ("emulated", [0, 1])
+    assert list(document["arms"]) == ["1d.rowwise_adagrad", "m2.rowwise_adagrad"]
+    assert document["arms"]["m2.rowwise_adagrad"]["parity"]["verdict"] == "inconclusive"
+    assert {ratio["replica_groups"] for ratio in document["moment_ratios"]} == {2}
+    folder = Path(document["experiment"])
+    assert {path.name for path in folder.iterdir()} == {
+        *("environment.json", "options.json", "verdict.json", "learning_rates.png", "differences.png"),
+        *(TRAININGS, KEPT),
+    }
+
+
 @pytest.mark.slow
 def test_the_factorial_and_its_speed_and_going_on_with_it(
     cli: Any, launched: list[Any], monkeypatch: pytest.MonkeyPatch
