@@ -200,8 +200,8 @@ def show_throughput(found: Throughput, console: Console) -> None:
     console.print(components)
     console.print(
         f"Note: [low, high] are 95 % t intervals over {found.launches} launches of each cell. How "
-        "samples to AUC differ over seeds is not in the seconds. The optimizer has no effect on speed by construction: "
-        "momentum scaling is the same kernel.",
+        "samples to AUC differ over seeds is not in the seconds. The optimizer has no effect on speed by "
+        "construction: momentum scaling is the same kernel.",
         markup=False,
     )
 
