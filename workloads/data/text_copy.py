@@ -114,8 +114,8 @@ def open_copy(folder: Path, name: str, form: TextFormat, expected: Expected) -> 
         expected: how many there are.
 
     Raises:
-        ConfigError: ``data.location``: no such file; one that is damaged or has another number of lines; one
-            that has changed since its copy was made, or a copy that has; a disk that is full.
+        ConfigError: ``data.location``: no such file; one that cannot be read, is damaged or has another
+            number of lines; one that has changed since its copy was made, or a copy that has; a full disk.
     """
     path = _source(folder, name)
     cache = _cache_folder(folder)
@@ -212,7 +212,8 @@ def _unchanged(path: Path, stamp: Stamp, what: str, remedy: str) -> Stamp:
 
 def _refuse_too_small(path: Path, form: TextFormat, expected: Expected) -> None:
     """Before hours of reading: a file that cannot hold its lines."""
-    size = path.stat().st_size
+    with _readable(path):
+        size = path.stat().st_size
     if expected.lines is not None and path.suffix != ".gz" and size < expected.lines * form.shortest:
         refuse(
             path, f"{size:,} bytes cannot hold {expected.lines:,} lines: it is cut short.", expected.remedy
@@ -239,10 +240,13 @@ def _alone(lock: Path, path: Path) -> Iterator[None]:
 def _convert(path: Path, files: Mapping[str, Path], form: TextFormat, expected: Expected) -> Manifest:
     _log.warning("Reading %s once, into %s", path, next(iter(files.values())).parent)
     began = told = time.monotonic()
-    lines, before = 0, path.stat()
+    lines = 0
     with ExitStack() as stack:
-        writers = {name: stack.enter_context(_HashedWriter(file)) for name, file in files.items()}
-        source = _HashedReader(stack.enter_context(path.open("rb")))
+        with _readable(path):
+            before = path.stat()
+            file = stack.enter_context(path.open("rb"))
+        source = _HashedReader(path, file)
+        writers = {name: stack.enter_context(_HashedWriter(array)) for name, array in files.items()}
         for arrays in _parsed(path, source, form):
             for name, writer in writers.items():
                 writer.write(arrays[name].astype(form.arrays[name][0], copy=False))
@@ -276,12 +280,13 @@ def _parsed(path: Path, source: _HashedReader, form: TextFormat) -> Iterator[Map
 class _HashedReader:
     """What gzip and ``read_fields`` need of a file, hashed as it goes by."""
 
-    def __init__(self, file: IO[bytes]) -> None:
-        self._file = file
+    def __init__(self, path: Path, file: IO[bytes]) -> None:
+        self._path, self._file = path, file
         self.digest = hashlib.sha256()
 
     def read(self, size: int = -1) -> bytes:
-        block = self._file.read(size)
+        with _readable(self._path):
+            block = self._file.read(size)
         self.digest.update(block)
         return block
 
@@ -326,6 +331,19 @@ class _HashedWriter:
         return Stamp(
             size=self._size, modified_ns=self._path.stat().st_mtime_ns, sha256=self._digest.hexdigest()
         )
+
+
+@contextmanager
+def _readable(path: Path) -> Iterator[None]:
+    """Tells an error of the user's file from one of the cache, where a copy is written meanwhile.
+
+    Raises:
+        ConfigError: in the place of an OSError.
+    """
+    try:
+        yield
+    except OSError as error:
+        refuse(path, f"it cannot be read: {error.strerror}.", "Make it readable, or fetch it again.")
 
 
 @contextmanager

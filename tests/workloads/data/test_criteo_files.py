@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import gzip
 import os
 import shutil
@@ -236,3 +237,35 @@ def test_a_damaged_manifest_is_refused_by_name(folder: Path) -> None:
 def test_a_disk_that_cannot_be_written_is_said(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(CACHE_VARIABLE, "/proc/none")
     assert CACHE_VARIABLE in refused(folder)
+
+
+def test_a_full_disk_is_said(folder: Path) -> None:
+    cache = folder / "sparse2d_cache"
+    cache.mkdir()
+    (cache / ".train.txt.rows.part").symlink_to("/dev/full")
+    assert "cannot be written there: No space left on device" in refused(folder)
+
+
+@pytest.mark.parametrize("name", ["train.txt", "train.txt.gz"])
+def test_an_error_while_the_source_is_read_names_the_source(folder: Path, name: str) -> None:
+    (folder / "train.txt").unlink()
+    (folder / name).symlink_to("/proc/self/mem")  # whose first page nobody can read
+    text = refused(folder)
+    assert text.startswith(str(folder / name))
+    assert f"{name}: it cannot be read: Input/output error" in text
+    assert CACHE_VARIABLE not in text
+
+
+@pytest.mark.parametrize("samples", [None, LINES])
+def test_a_source_that_may_not_be_opened_is_named(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, samples: int | None
+) -> None:
+    whole = Path.open
+
+    def forbidden(path: Path, *arguments: Any, **options: Any) -> Any:
+        if path.name == "train.txt":
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        return whole(path, *arguments, **options)
+
+    monkeypatch.setattr(Path, "open", forbidden)  # root may open anything
+    assert "train.txt: it cannot be read: Permission denied. Make it readable" in refused(folder, samples)
