@@ -28,6 +28,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from abc import abstractmethod
 from functools import lru_cache
 from pathlib import Path
@@ -42,7 +43,7 @@ from suite.files import sync_folder
 from suite.spec import Frozen, TableSpec, WorkloadSpec, validated
 from workloads.data.counter_random import bits, key, permutation
 from workloads.data.criteo_files import CATEGORIES, DENSE, open_file
-from workloads.data.text_copy import FIELD, TextCopy, writable
+from workloads.data.text_copy import FIELD, TextCopy, alone, writable
 
 FEATURES = tuple(f"cat_{number}" for number in range(CATEGORIES))
 KAGGLE_DAYS = 7
@@ -232,10 +233,12 @@ class Criteo(DataSource):
             sort_keys=True,
         )
         name = hashlib.sha256(settings.encode()).hexdigest()[:16]
-        path = self._train[0].file.cache / f"kept-{name}.npz"
+        first = self._train[0].file
+        path = first.cache / f"kept-{name}.npz"
         if not path.exists():
-            with writable(path.parent):
-                _write_counts(path, settings, self._count())
+            with writable(first.cache), alone(first.cache / f"kept-{name}.lock", first.path):
+                if not path.exists():  # one that was waited for may have made it
+                    _write_counts(path, settings, self._count())
         return _read_counts(path, settings)
 
     def _count(self) -> dict[str, np.ndarray]:
@@ -322,8 +325,14 @@ def _refuse_misfits(workload: WorkloadSpec, options: CriteoOptions) -> None:
 
 def _write_counts(path: Path, settings: str, kept: dict[str, np.ndarray]) -> None:
     part = path.with_name(f".{path.name}.part")
-    with part.open("wb") as file:
-        np.savez(file, settings=np.array(settings), **kept)  # type: ignore[arg-type]  # its stub: allow_pickle
+    try:
+        with part.open("wb") as file:
+            np.savez(file, settings=np.array(settings), **kept)  # type: ignore[arg-type]  # its stub: allow_pickle
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError:
+        part.unlink(missing_ok=True)
+        raise
     part.replace(path)
     sync_folder(path.parent)
 

@@ -125,7 +125,7 @@ def open_copy(folder: Path, name: str, form: TextFormat, expected: Expected) -> 
         _refuse_too_small(path, form, expected)
         with writable(cache):
             cache.mkdir(exist_ok=True, parents=True)
-            with _alone(cache / f"{name}.lock", path):
+            with alone(cache / f"{name}.lock", path):
                 if not manifest_path.exists():  # one that was waited for may have made it
                     made = _convert(path, files, form, expected)
                     write_whole(manifest_path, made.model_dump_json(indent=1) + "\n")
@@ -180,7 +180,8 @@ def _checked(path: Path, files: Mapping[str, Path], manifest_path: Path) -> Mani
         }
     )
     if now != manifest:
-        with suppress(OSError):  # on a disk that is only read it is looked at anew each time
+        # On a disk that is only read it is looked at anew each time.
+        with suppress(OSError), alone(manifest_path.with_suffix(".lock"), path):
             write_whole(manifest_path, now.model_dump_json(indent=1) + "\n")
     return now
 
@@ -223,18 +224,6 @@ def _refuse_too_small(path: Path, form: TextFormat, expected: Expected) -> None:
 def _refuse_another_length(path: Path, lines: int, expected: Expected) -> None:
     if expected.lines is not None and lines != expected.lines:
         refuse(path, f"it ends after line {lines:,}, and the whole has {expected.lines:,}.", expected.remedy)
-
-
-@contextmanager
-def _alone(lock: Path, path: Path) -> Iterator[None]:
-    """One process at a time makes a copy: a half that is there was left by one that was killed."""
-    with lock.open("wb") as handle:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            _log.warning("Another process reads %s; waiting for its copy", path)
-            fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
 
 
 def _convert(path: Path, files: Mapping[str, Path], form: TextFormat, expected: Expected) -> Manifest:
@@ -344,6 +333,18 @@ def _readable(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         refuse(path, f"it cannot be read: {error.strerror}.", "Make it readable, or fetch it again.")
+
+
+@contextmanager
+def alone(lock: Path, path: Path) -> Iterator[None]:
+    """One process at a time makes something of a file: a half that is there is of one that was killed."""
+    with lock.open("wb") as handle:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            _log.warning("Another process reads %s; waiting for what it makes of it", path)
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
 
 
 @contextmanager

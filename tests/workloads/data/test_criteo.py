@@ -4,8 +4,11 @@ import logging
 import math
 import subprocess
 import sys
+import threading
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,7 +18,8 @@ from suite.data import DataSource, open_source
 from suite.errors import ConfigError
 from suite.spec import WorkloadSpec
 from tests.helpers.criteo import Line, read_criteo, write_criteo
-from workloads.data.criteo import KAGGLE_LINES, TERABYTE_LINES
+from workloads.data import text_copy
+from workloads.data.criteo import KAGGLE_LINES, TERABYTE_LINES, Criteo
 from workloads.data.text_copy import CACHE_VARIABLE
 
 LINES = 703  # seven days of 100 and three lines more
@@ -151,6 +155,46 @@ def test_counts_belong_to_their_settings(folder: Path) -> None:
     one.write_bytes(b"no zip")
     with pytest.raises(ConfigError, match=one.name):
         opened(folder, frequency_threshold=4)
+
+
+def test_a_second_process_waits_for_the_counts_of_the_first(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened(folder)  # so that only the counts are left to be made
+    counting, waiting = threading.Event(), threading.Event()
+    count, made = Criteo._count, []
+
+    def slow(source: Criteo) -> Any:
+        counting.set()
+        assert waiting.wait(30)
+        made.append(source)
+        return count(source)
+
+    monkeypatch.setattr(Criteo, "_count", slow)
+    monkeypatch.setattr(text_copy._log, "warning", lambda *_: waiting.set())
+    with ThreadPoolExecutor(2) as processes:
+        first = processes.submit(opened, folder, frequency_threshold=4)
+        assert counting.wait(30)
+        second = processes.submit(opened, folder, frequency_threshold=4)
+        found = [ids(process.result(30), "cat_2", 0, 100) for process in (first, second)]
+    assert found[0] == found[1]
+    assert len(made) == 1
+
+
+def test_half_written_counts_go(folder: Path) -> None:
+    opened(folder, frequency_threshold=4)
+    cache = folder / "sparse2d_cache"
+    (counts,) = cache.glob("kept-*.npz")
+    part = cache / f".{counts.name}.part"
+    counts.rename(part)  # as a killed process leaves it
+    opened(folder, frequency_threshold=4)
+    assert counts.exists()
+    assert not part.exists()
+    counts.unlink()
+    part.symlink_to("/dev/full")
+    message = refused(kaggle(folder, frequency_threshold=4))[1]
+    assert "cannot be written there: No space left on device" in message
+    assert not part.is_symlink()
 
 
 def test_days_of_the_1_tb_logs(tmp_path: Path) -> None:
