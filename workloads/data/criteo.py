@@ -43,7 +43,7 @@ from suite.files import sync_folder
 from suite.spec import Frozen, TableSpec, WorkloadSpec, validated
 from workloads.data.counter_random import bits, key, permutation
 from workloads.data.criteo_files import CATEGORIES, DENSE, open_file
-from workloads.data.text_copy import FIELD, TextCopy, alone, writable
+from workloads.data.text_copy import FIELD, Sha256Option, TextCopy, alone, refuse_unread, writable
 
 FEATURES = tuple(f"cat_{number}" for number in range(CATEGORIES))
 KAGGLE_DAYS = 7
@@ -70,6 +70,8 @@ class CriteoOptions(Frozen):
     evaluation_samples: Annotated[int, Field(strict=True, ge=1)] | None = None
     #: 1 leaves the order of the files.
     shuffle_window: Annotated[int, Field(strict=True, ge=1, le=2**24)] = 2**20
+    #: Of files, by their names, where it is known.
+    sha256: Sha256Option = Field(default_factory=dict)
 
 
 class TerabyteOptions(CriteoOptions):
@@ -261,7 +263,9 @@ class CriteoKaggle(Criteo):
     """The file ``train.txt`` of the Display Advertising Challenge."""
 
     def _split(self, folder: Path) -> tuple[list[Part], Part]:
-        file = open_file(folder, "train.txt", KAGGLE_LINES if self._options.lines == "published" else None)
+        refuse_unread(self._options.sha256, folder, ["train.txt"])
+        lines = KAGGLE_LINES if self._options.lines == "published" else None
+        file = open_file(folder, "train.txt", lines, self._options.sha256)
         size = len(file) // KAGGLE_DAYS
         last = len(file) - size  # the first days are those that have one sample more
         return [Part(file, 0, last)], Part(file, last, len(file))
@@ -277,10 +281,12 @@ class CriteoTerabyte(Criteo):
     _options: TerabyteOptions
 
     def _split(self, folder: Path) -> tuple[list[Part], Part]:
-        published = self._options.lines == "published"
+        published, sha256 = self._options.lines == "published", self._options.sha256
+        names = [f"day_{day}" for day in range(self._options.days)]
+        refuse_unread(sha256, folder, names)
         files = [
-            open_file(folder, f"day_{day}", TERABYTE_LINES[day] if published else None)
-            for day in range(self._options.days)
+            open_file(folder, name, lines if published else None, sha256)
+            for name, lines in zip(names, TERABYTE_LINES, strict=False)
         ]
         *train, last = (Part(file, 0, len(file)) for file in files)
         return train, last

@@ -20,7 +20,9 @@ _WIDTH = 1 + DENSE + CATEGORIES
 _REMEDY = "Fetch it again; for a part of the data set set lines to any."
 
 
-def open_file(folder: Path, name: str, samples: int | None) -> TextCopy:
+def open_file(
+    folder: Path, name: str, samples: int | None, sha256: Mapping[str, str] | None = None
+) -> TextCopy:
     """One of Criteo's files, as arrays ``labels`` and ``rows``.
 
     ``labels`` is uint8 [n]; ``rows`` is uint32 [n, 39], 13 numbers (as int32) and 26 category values, 0 where
@@ -30,11 +32,12 @@ def open_file(folder: Path, name: str, samples: int | None) -> TextCopy:
         folder: of the user's.
         name: of the file, without ``.gz``.
         samples: how many lines the file must have; None: any number but 0.
+        sha256: of files, by their names, where the user knows it.
 
     Raises:
         ConfigError: see ``open_copy``.
     """
-    return open_copy(folder, name, _FORMAT, Expected(samples, _REMEDY))
+    return open_copy(folder, name, _FORMAT, Expected(samples, _REMEDY, sha256 or {}))
 
 
 def _parsed(fields: Fields) -> Mapping[str, np.ndarray]:

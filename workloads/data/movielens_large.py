@@ -37,7 +37,17 @@ from suite.spec import Frozen, WorkloadSpec, validated
 from workloads.data.counter_random import key, permuted
 from workloads.data.delimited import BadLine, Fields, decimals
 from workloads.data.movielens_fit import refuse_misfits
-from workloads.data.text_copy import FIELD, Expected, TextCopy, TextFormat, open_copy, refuse
+from workloads.data.text_copy import (
+    FIELD,
+    Expected,
+    Sha256Option,
+    TextCopy,
+    TextFormat,
+    open_copy,
+    refuse,
+    refuse_other_content,
+    refuse_unread,
+)
 
 Size = Literal["1m", "10m", "20m", "25m", "32m"]
 GENRES = (
@@ -87,6 +97,8 @@ class MovieLensLargeOptions(Frozen):
     evaluation_samples: Annotated[int, Field(strict=True, ge=1)] = 100_000
     #: ``published``: the files are whole. ``any``: a part of the data set will do.
     lines: Literal["published", "any"] = "published"
+    #: Of files, by their names, where it is known.
+    sha256: Sha256Option = Field(default_factory=dict)
 
 
 class Films(NamedTuple):
@@ -130,6 +142,8 @@ class MovieLensLarge(DataSource):
         self._workload, self._seed = workload, seed
         folder = Path(workload.data.location)
         self._films = _films(folder, self._options)
+        ending = "csv" if _is_csv(self._options.size) else "dat"
+        refuse_unread(self._options.sha256, folder, [f"ratings.{ending}", f"movies.{ending}"])
         self._ratings = _ratings(folder, self._options)
         self._total = len(self._ratings)
         self._train_size = self._total * 8 // 10
@@ -224,7 +238,8 @@ def _ratings(folder: Path, options: MovieLensLargeOptions) -> TextCopy:
     """Arrays ``user``, ``film``, ``half_stars`` (1 to 10) and ``time`` (Unix seconds), one a rating."""
     arrays = {"user": ("<i4", 1), "film": ("<i4", 1), "half_stars": ("u1", 1), "time": ("<i8", 1)}
     lines = FACTS[options.size].ratings if options.lines == "published" else None
-    expected = Expected(lines, "Fetch it again; for a part of the data set set lines to any.")
+    remedy = "Fetch it again; for a part of the data set set lines to any."
+    expected = Expected(lines, remedy, options.sha256)
     if _is_csv(options.size):
         header = "userId,movieId,rating,timestamp"
         form = TextFormat(4, ",", arrays, lambda f: _parsed(f, (0, 1, 2, 3)), len("1,1,1,1\n"), header)
@@ -283,6 +298,8 @@ def _films(folder: Path, options: MovieLensLargeOptions) -> Films:
             "Give the folder of GroupLens's archive, unpacked whole.",
             kind="missing_data",
         ) from error
+    sha256 = hashlib.sha256(raw).hexdigest()
+    refuse_other_content(path, sha256, options.sha256)
     again = "Unpack GroupLens's archive again."
     is_csv = _is_csv(options.size)
     text = raw.decode("latin-1" if options.size == "1m" else "utf-8", "replace")
@@ -316,4 +333,4 @@ def _films(folder: Path, options: MovieLensLargeOptions) -> Films:
         refuse(path, "it has no films, too many, or one twice.", again)
     place = np.full(max(ids) + 1, -1, np.int64)
     place[ids] = np.arange(len(ids))
-    return Films(place, np.array(years), np.array(genres), hashlib.sha256(raw).hexdigest())
+    return Films(place, np.array(years), np.array(genres), sha256)

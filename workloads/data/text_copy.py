@@ -18,14 +18,14 @@ import logging
 import os
 import time
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any, Literal, NoReturn, cast
+from typing import IO, Annotated, Any, Literal, NoReturn, cast
 
 import numpy as np
-from pydantic import ValidationError
+from pydantic import StringConstraints, ValidationError
 
 from suite.errors import ConfigError
 from suite.files import write_whole
@@ -36,6 +36,8 @@ from workloads.data.delimited import BadLine, Fields, read_fields
 CACHE_VARIABLE = "SPARSE2D_CACHE"
 CACHE_FOLDER = "sparse2d_cache"
 FIELD = "data.location"
+#: ``data.options.sha256``: what the user knows of files, by their names.
+Sha256Option = dict[str, Annotated[str, StringConstraints(pattern="^[0-9a-fA-F]{64}$", to_lower=True)]]
 _AGAIN = "Fetch it again."
 _CHUNK = 2**20
 _TELL_S = 30
@@ -71,6 +73,8 @@ class Expected:
     lines: int | None
     #: Where it has another number.
     remedy: str = _AGAIN
+    #: By the name of the file as it lies in the folder; others are taken as they are.
+    sha256: Mapping[str, str] = field(default_factory=dict)
 
 
 class Stamp(Frozen):
@@ -131,6 +135,7 @@ def open_copy(folder: Path, name: str, form: TextFormat, expected: Expected) -> 
                     write_whole(manifest_path, made.model_dump_json(indent=1) + "\n")
     manifest = _checked(path, files, manifest_path)
     _refuse_another_length(path, manifest.lines, expected)
+    refuse_other_content(path, manifest.text.sha256, expected.sha256)
     mapped = {
         array: np.memmap(
             files[array], dtype, "r", shape=(manifest.lines,) if columns == 1 else (manifest.lines, columns)
@@ -247,6 +252,7 @@ def _convert(path: Path, files: Mapping[str, Path], form: TextFormat, expected: 
         if lines == 0:
             refuse(path, "it is empty.", _AGAIN)
         _refuse_another_length(path, lines, expected)
+        refuse_other_content(path, source.digest.hexdigest(), expected.sha256)
     return Manifest(
         source=path.name,
         lines=lines,
@@ -364,6 +370,31 @@ def writable(cache: Path) -> Iterator[None]:
             f"Make room or make it writable, or name another folder by the environment's {CACHE_VARIABLE}.",
             kind="environment",
         ) from error
+
+
+def refuse_unread(sha256: Mapping[str, str], folder: Path, names: Sequence[str]) -> None:
+    """Refuses a checksum of a file that is not read, which would go unchecked.
+
+    Args:
+        sha256: the option.
+        folder: of the user's.
+        names: of the files that are read, without ``.gz``.
+    """
+    read = [_source(folder, name).name for name in names] if sha256 else []
+    for name in sha256.keys() - set(read):
+        raise ConfigError(
+            "data.options.sha256", name, "no file of this name is read.", f"Name some of {', '.join(read)}."
+        )
+
+
+def refuse_other_content(path: Path, found: str, sha256: Mapping[str, str]) -> None:
+    """Refuses a file whose SHA-256 is not that of the option."""
+    if sha256.get(path.name, found) != found:
+        refuse(
+            path,
+            f"its SHA-256 is {found}, and data.options.sha256 says {sha256[path.name]}.",
+            "Fetch it again, or correct the option.",
+        )
 
 
 def refuse(path: Path, message: str, remedy: str) -> NoReturn:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import hashlib
 import logging
 import math
 import subprocess
@@ -195,6 +196,36 @@ def test_half_written_counts_go(folder: Path) -> None:
     message = refused(kaggle(folder, frequency_threshold=4))[1]
     assert "cannot be written there: No space left on device" in message
     assert not part.is_symlink()
+
+
+def test_a_checksum_that_is_known_is_held_against_the_file(folder: Path) -> None:
+    right = hashlib.sha256((folder / "train.txt").read_bytes()).hexdigest()
+    wrong = "0" * 64
+    for _ in range(2):  # the second finds no copy either: that of another file is not kept
+        field, message = refused(kaggle(folder, sha256={"train.txt": wrong}))
+        assert (field, message) == (
+            "data.location",
+            f"train.txt: its SHA-256 is {right}, and data.options.sha256 says {wrong}.",
+        )
+        assert not list(folder.glob("sparse2d_cache/*.json"))
+    opened(folder, sha256={"train.txt": right.upper()})
+    assert (
+        "data.options.sha256 says" in refused(kaggle(folder, sha256={"train.txt": wrong}))[1]
+    )  # by its copy
+
+
+def test_a_checksum_of_what_is_not_read_is_refused(folder: Path) -> None:
+    field, message = refused(kaggle(folder, sha256={"train.txt.gz": "0" * 64}))
+    assert (field, message) == ("data.options.sha256", "no file of this name is read.")
+    assert not (folder / "sparse2d_cache").exists()
+    assert refused(kaggle(folder, sha256={"train.txt": "0" * 63}))[0] == "data.options.sha256.train.txt"
+    for day in range(3):
+        write_criteo(folder / f"day_{day}", 40, seed=day)
+    workload = load_workload("dlrm_dcnv2_criteo,data=criteo_1tb,days=2,lines=any", str(folder))
+    for name, field in (("day_1", "data.location"), ("day_2", "data.options.sha256")):
+        options = workload.data.options | {"sha256": {name: "0" * 64}}
+        data = workload.data.model_copy(update={"options": options})
+        assert refused(workload.model_copy(update={"data": data}))[0] == field
 
 
 def test_days_of_the_1_tb_logs(tmp_path: Path) -> None:

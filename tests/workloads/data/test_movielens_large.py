@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import csv
+import hashlib
 import logging
 import random
 from pathlib import Path
@@ -208,6 +209,20 @@ def refused(workload: WorkloadSpec) -> str:
         open_source(workload, 0)
     assert caught.value.report.remedy
     return caught.value.report.message
+
+
+@pytest.mark.parametrize(
+    ("size", "name"),
+    [("1m", "movies.dat"), ("1m", "ratings.dat"), ("25m", "movies.csv"), ("25m", "ratings.csv")],
+)
+def test_a_checksum_that_is_known_is_held_against_the_file(tmp_path: Path, size: str, name: str) -> None:
+    write(tmp_path, size)
+    right = hashlib.sha256((tmp_path / name).read_bytes()).hexdigest()
+    opened(tmp_path, size, sha256={name: right})
+    wrong = "0" * 64
+    message = refused(spec(tmp_path, size, sha256={name: wrong}))
+    assert message == f"{name}: its SHA-256 is {right}, and data.options.sha256 says {wrong}."
+    assert "no file of this name is read" in refused(spec(tmp_path, size, sha256={"tags.csv": wrong}))
 
 
 def test_short_and_missing_files_are_refused(tmp_path: Path) -> None:
