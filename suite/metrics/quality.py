@@ -85,7 +85,8 @@ def auc_interval(
         auc: theirs.
 
     Returns:
-        Lower and upper end; None where a class has one sample only.
+        Lower and upper end; None where a class has one sample only, or where no click scores below another
+        sample: nothing was seen to vary, and an interval without width would claim that nothing can.
     """
     from scipy.stats import rankdata
 
@@ -96,6 +97,8 @@ def auc_interval(
     of_clicks = (ranks[labels == 1] - rankdata(clicks)) / len(others)
     of_others = (ranks[labels == 0] - rankdata(others)) / len(clicks)
     variance = of_clicks.var(ddof=1) / len(clicks) + of_others.var(ddof=1) / len(others)
+    if variance == 0:
+        return None, None
     half = NORMAL_95 * math.sqrt(variance)
     return max(0.0, auc - half), min(1.0, auc + half)
 

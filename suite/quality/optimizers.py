@@ -15,8 +15,8 @@ FBGEMM. Second moments are accumulated, never decayed, except by Adam. Names and
 (step, group) pairs so far in which the row was touched. A row that only one group meets in a step, q near 0,
 has a group gradient M times larger than the global one, so v grows M times faster: c_r = M. A row that
 every group meets in every step, q = 1, has the global gradient in every group but for noise: c_r = 1. In
-between, 1 + (M - 1) q is how many groups are expected to touch it when one does. Each group knows its own
-counts; their mean over the groups travels with the replica sync.
+between, 1 + (M - 1) q is how many groups are expected to touch it when one does. An idealization: q counts
+all groups, this step included. A real group would know the others' counts from the last replica sync.
 """
 
 from __future__ import annotations

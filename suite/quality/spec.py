@@ -18,8 +18,8 @@ from suite.spec import (
     refuse_scale,
 )
 
-#: What keeps a virtual group's tables in training. The first three are those of real runs; the others
-#: exist here only: a second moment divided by a c of each row's own, per-element AdaGrad, Adam.
+#: What keeps a virtual group's tables in training. Adam, and a second moment divided by a c of each row's
+#: own, are not among those of real runs on CPU.
 VirtualOptimizerName = Literal[
     "sgd",
     "rowwise_adagrad",

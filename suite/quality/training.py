@@ -8,7 +8,7 @@ from torch import nn
 
 from suite.batches import to_batch
 from suite.data import DataSource, open_source
-from suite.errors import non_finite_loss
+from suite.errors import RunFailed, non_finite_loss
 from suite.implementations.model import build_model
 from suite.implementations.sharded import dense_optimizer
 from suite.metrics.quality import quality
@@ -60,7 +60,11 @@ class VirtualTraining:
         return float(loss.detach())
 
     def score(self) -> Point:
-        """Quality on the whole evaluation split, with the groups averaged as a sync would."""
+        """Quality on the whole evaluation split, with the groups averaged as a sync would.
+
+        Raises:
+            RunFailed: a score is not finite: the last update diverged, and no loss has met it yet.
+        """
         size, total = self.training.global_batch, self.source.evaluation_size
         labels, scores = [], []
         self.model.eval()
@@ -73,8 +77,21 @@ class VirtualTraining:
                 scores.append(torch.sigmoid(logits).numpy())
                 labels.append(samples.labels)
         self.model.train()
-        found = quality(np.concatenate(labels), np.concatenate(scores), self._split)
-        return Point(samples=self._steps * size, quality=found)
+        predicted = np.concatenate(scores)
+        if not np.isfinite(predicted).all():
+            raise diverged(self.training, float("nan"), f"A score is not finite after step {self._steps}")
+        return Point(
+            samples=self._steps * size, quality=quality(np.concatenate(labels), predicted, self._split)
+        )
+
+
+def diverged(training: Training, loss: float, what: str) -> RunFailed:
+    """The error of a training that diverged; ``what`` happened, and in which step."""
+    return non_finite_loss(
+        loss,
+        f"{what} of M = {training.replica_groups}, {training.optimizer.name}, "
+        f"learning rate {training.optimizer.learning_rate:g}, seed {training.seed}.",
+    )
 
 
 def train(training: Training) -> TrainingResult:
@@ -82,7 +99,7 @@ def train(training: Training) -> TrainingResult:
 
     Raises:
         ConfigError: the model or the data break their contract.
-        RunFailed: the loss is not finite.
+        RunFailed: the loss or a score is not finite.
     """
     run = VirtualTraining(training)
     curve: list[Point] = []
@@ -90,12 +107,7 @@ def train(training: Training) -> TrainingResult:
     for step in range(1, training.steps + 1):
         loss = run.step()
         if not np.isfinite(loss):
-            raise non_finite_loss(
-                loss,
-                f"The loss is {loss} in step {step} of M = {training.replica_groups}, "
-                f"{training.optimizer.name}, learning rate {training.optimizer.learning_rate:g}, "
-                f"seed {training.seed}.",
-            )
+            raise diverged(training, loss, f"The loss is {loss} in step {step}")
         if step in training.scored_after:
             curve.append(run.score())
     return TrainingResult(training=training, curve=tuple(curve), last_loss=loss)

@@ -56,6 +56,11 @@ def test_the_interval_of_a_hand_worked_auc():
     assert found.auc_high == 1  # cut off
 
 
+def test_where_nothing_varied_there_is_no_interval():
+    found = quality(np.array([1, 1, 0, 0]), np.array([0.8, 0.7, 0.5, 0.2]), "test")
+    assert (found.auc, found.auc_low, found.auc_high) == (1, None, None)
+
+
 def test_one_click_has_no_interval():
     found = quality(np.array([1, 0, 0]), np.array([0.8, 0.5, 0.2]), "test")
     assert (found.auc, found.auc_low, found.auc_high) == (1, None, None)

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import torch
 
+from suite.errors import NON_FINITE_LOSS, RunFailed
 from suite.oracle.dlrm import Layer
 from suite.oracle.optimizers import DenseOptimizer, TableOptimizer
 from suite.oracle.training import Oracle
@@ -24,7 +25,7 @@ TOLERANCE = 1e-5
 STEPS = 10
 LEARNING_RATE = {"sgd": 2.0}
 GROUPS = (1, 2, 4, 8)
-OPTIMIZERS = ("sgd", "rowwise_adagrad", "momentum_scaled_rowwise_adagrad")
+OPTIMIZERS = ("sgd", "rowwise_adagrad", "momentum_scaled_rowwise_adagrad", "adagrad")
 SCHEDULES = ((1, "immediate"), (3, "immediate"), (1, "delayed"), (3, "delayed"))
 
 
@@ -217,7 +218,7 @@ def test_scoring_does_not_disturb_the_training() -> None:
 def _oracle(run: VirtualTraining) -> Oracle:
     training, dense = run.training, _dense(run)
     scaled = training.optimizer.name.startswith("momentum")
-    kind = "sgd" if training.optimizer.name == "sgd" else "rowwise_adagrad"
+    kind = training.optimizer.name if training.optimizer.name in ("sgd", "adagrad") else "rowwise_adagrad"
     layers = [Layer(dense[i], dense[i + 1]) for i in range(0, len(dense), 2)]
     return Oracle(
         FEATURES,
@@ -243,3 +244,14 @@ def _dense(run: VirtualTraining) -> list[torch.Tensor]:
 def _distance(a: torch.Tensor, b: torch.Tensor) -> float:
     """max|a - b| / max|b|."""
     return float((a.double() - b.double()).abs().max() / b.double().abs().max())
+
+
+def test_weights_that_the_last_step_made_infinite_are_a_training_that_diverged() -> None:
+    """The loss of a step is of before its update."""
+    run = VirtualTraining(small(2))
+    run.step()
+    with torch.no_grad():
+        next(run.model.parameters()).fill_(float("nan"))
+    with pytest.raises(RunFailed, match="A score is not finite after step 1 of M = 2") as caught:
+        run.score()
+    assert caught.value.report.kind == NON_FINITE_LOSS
