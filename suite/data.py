@@ -7,6 +7,7 @@ samples [s*G, (s+1)*G), whatever the world size and layout, and each rank asks o
 from __future__ import annotations
 
 import abc
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -103,3 +104,35 @@ def source_class(workload: WorkloadSpec) -> type[DataSource]:
     from suite.data_stream import stream_source  # it builds on this module
 
     return stream_source(found)
+
+
+def described(source: DataSource, reference: str) -> dict[str, Any]:
+    """What a source says of itself, as the record holds it: numpy's numbers become Python's.
+
+    Raises:
+        ConfigError: ``data.source``, of kind ``bad_data``: the record cannot hold it. Asked for before the
+            training, so that none is lost for it.
+    """
+    told: object = source.describe()
+    try:
+        # To bytes, which a lone surrogate cannot become.
+        data = json.loads(json.dumps(told, default=_python_number, ensure_ascii=False).encode())
+        if not isinstance(data, dict):
+            raise TypeError(f"{type(told).__name__} is no dict")
+        if not isinstance(data.get("split", ""), str):
+            raise TypeError(f"split is {data['split']!r}, no text")
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ConfigError(
+            "data.source",
+            reference,
+            f"what its describe() returns does not fit a record: {error}.",
+            "Return a dict of text, numbers, lists and dicts, with split as text.",
+            kind="bad_data",
+        ) from error
+    return data
+
+
+def _python_number(value: object) -> object:
+    if isinstance(value, np.generic):
+        return value.item()
+    raise TypeError(f"{type(value).__name__} is not JSON")

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import os
 import socket
 from collections import deque
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -19,7 +17,7 @@ from reference_impl.batch import Batch
 from suite.batches import RankBatches
 from suite.checkpoints.tensors import load, save
 from suite.collectives import GroupNames
-from suite.data import DataSource, open_source
+from suite.data import described, open_source
 from suite.errors import ConfigError
 from suite.evaluation import predict
 from suite.implementation import Implementation, implementation_class
@@ -50,7 +48,7 @@ def run_rank(job: Job, rank: int, reporter: Reporter) -> RankOutput:
 
     reporter.at("build")
     source = open_source(run.workload, run.seed)
-    data = description(source, run.workload.data.source) if rank == 0 else {}
+    data = described(source, run.workload.data.source) if rank == 0 else {}
     memory = PeakMemory(device)
     implementation = implementation_class(run.implementation)(run, device)
     batches = RankBatches(run, source, rank, device)
@@ -127,38 +125,6 @@ def announced(
         return waiting.popleft()
 
     return next_of
-
-
-def description(source: DataSource, reference: str) -> dict[str, Any]:
-    """What a source says of itself, as the record holds it: numpy's numbers become Python's.
-
-    Raises:
-        ConfigError: ``data.source``, of kind ``bad_data``: the record cannot hold it. Asked for before the
-            training, so that none is lost for it.
-    """
-    told: object = source.describe()
-    try:
-        # To bytes, which a lone surrogate cannot become.
-        data = json.loads(json.dumps(told, default=_python_number, ensure_ascii=False).encode())
-        if not isinstance(data, dict):
-            raise TypeError(f"{type(told).__name__} is no dict")
-        if not isinstance(data.get("split", ""), str):
-            raise TypeError(f"split is {data['split']!r}, no text")
-    except (TypeError, ValueError, RecursionError) as error:
-        raise ConfigError(
-            "data.source",
-            reference,
-            f"what its describe() returns does not fit a record: {error}.",
-            "Return a dict of text, numbers, lists and dicts, with split as text.",
-            kind="bad_data",
-        ) from error
-    return data
-
-
-def _python_number(value: object) -> object:
-    if isinstance(value, np.generic):
-        return value.item()
-    raise TypeError(f"{type(value).__name__} is not JSON")
 
 
 def _device(run: RunSpec) -> torch.device:

@@ -46,6 +46,7 @@ from suite.spec import BatchSpec, RunSpec, SyncOptimizerState, WorkloadSpec, val
 #: Points of a learning curve from which samples to a target are read off.
 CURVE_POINTS = 12
 MOST_LAUNCHES = 1000
+MOST_MULTIPLE = 1e6
 
 
 @dataclass(frozen=True)
@@ -251,8 +252,13 @@ def _grid(text: str, shared: float) -> list[float]:
         raise ConfigError(
             "multiples", text, "it is not a list of numbers.", "Write them like 0.5,1,2,4."
         ) from error
-    if not 0 < multiples[0] <= multiples[-1] <= 1e6:
-        raise ConfigError("multiples", text, "a learning rate is above zero.", "Use multiples above zero.")
+    if not all(0 < multiple <= MOST_MULTIPLE for multiple in multiples):
+        raise ConfigError(
+            "multiples",
+            text,
+            "this is no learning rate.",
+            f"Use numbers above 0, up to {MOST_MULTIPLE:,.0f}.",
+        )
     return [shared * multiple for multiple in multiples]
 
 

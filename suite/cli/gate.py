@@ -14,6 +14,7 @@ from suite.cli.failures import VERDICT_FAILED, relative
 from suite.cli.gate_tables import show_calibration, show_gate
 from suite.cli.options import Runs
 from suite.cli.plan_options import check_options
+from suite.cli.signals import ended_cleanly
 from suite.cli.streams import messages
 from suite.cli.verb import Result, verb
 from suite.errors import ConfigError, did_you_mean
@@ -22,7 +23,7 @@ from suite.gate.calibration import calibrate as calibration
 from suite.gate.calibration import values_of
 from suite.gate.expected import save_expected
 from suite.gate.findings import PartName
-from suite.gate.gating import Outcome, Request, current_values, ended_cleanly, renew_command, run_gate
+from suite.gate.gating import Outcome, Request, current_values, renew_command, run_gate
 from suite.gate.measuring import Tell
 from suite.gate.plan import GatePlan, load_plan
 from suite.gate.report import junit, markdown

@@ -14,7 +14,8 @@ from rich.console import Console
 from suite.cli.failures import relative
 from suite.cli.options import Runs
 from suite.cli.progress import counted
-from suite.data import open_source
+from suite.cli.signals import ended_cleanly
+from suite.data import described, open_source
 from suite.environment import EnvironmentRecord, available_cores
 from suite.errors import ConfigError
 from suite.quality.library import Experiment, new_experiment, open_experiment
@@ -128,7 +129,8 @@ class LabOptions:
             "global_batch": one.global_batch,
             "steps": one.steps,
             "eps": one.optimizer.eps,
-            "data": open_source(workload, one.seed).describe()["fingerprint"],
+            "data": described(open_source(workload, one.seed), workload.data.source).get("fingerprint"),
+            "parity": workload.parity.model_dump(mode="json"),  # which is not in the spec's hash
         } | others
         if self.resume is None:
             return new_experiment(self.runs, workload, verb, environment, begun)
@@ -166,12 +168,15 @@ def train_all(
 
 @contextmanager
 def going_on(experiment: Experiment, console: Console) -> Iterator[None]:
-    """Around what takes long: Ctrl-C says how to go on."""
+    """Around what takes long: Ctrl-C, and SIGTERM, say how to go on."""
     try:
-        yield
+        with ended_cleanly():
+            yield
     except KeyboardInterrupt:
         console.print(
-            f"Finished trainings are kept; go on with --resume {relative(experiment.path)}", soft_wrap=True
+            f"{len(experiment.finished)} finished trainings are kept; go on with the same command and "
+            f"--resume {relative(experiment.path)}",
+            soft_wrap=True,
         )
         raise
 

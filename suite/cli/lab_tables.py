@@ -55,7 +55,7 @@ def show_parity(workload: WorkloadSpec, parity: Parity, console: Console) -> Non
     if parity.samples_ratio is not None:
         figures.add_row("the same, over baseline", ABSENT, quality(parity.samples_ratio, 3))
     for points in zip(*(arm.curve[:-1] for arm in parity.arms.values()), strict=True):
-        figures.add_row(f"AUC after {points[0].samples:,}", *(f"{p.auc.mean:.4f}" for p in points))
+        figures.add_row(f"AUC after {points[0].samples:,} samples", *(f"{p.auc.mean:.4f}" for p in points))
     console.print(figures)
     console.print()
     checks = table("candidate - baseline", "difference", "margin", "seeds needed\nif equal", "verdict")
@@ -111,7 +111,7 @@ def show_ablation(
                 f"{auc.mean:.4f}",
                 f"{entropy.mean:.4f}",
                 *((ABSENT, ABSENT) if judged is None else (signed(c.difference) for c in judged.checks)),
-                ABSENT if judged is None else f"[{COLOURS[judged.verdict]}]{judged.verdict}[/]",
+                ABSENT if judged is None else _verdict(judged, workload),
             )
         console.print(made)
     if any(arm.best_at_the_edge for arm in ablation.arms.values()):
@@ -204,6 +204,12 @@ def show_throughput(found: Throughput, console: Console) -> None:
         "construction: momentum scaling is the same kernel.",
         markup=False,
     )
+
+
+def _verdict(judged: Parity, workload: WorkloadSpec) -> str:
+    """The verdict, and below it the metric that decided it where that is not the one that was asked for."""
+    decided = "" if judged.metric == workload.parity.metric else f"\n({judged.metric.split('_')[-1]})"
+    return f"[{COLOURS[judged.verdict]}]{judged.verdict}[/]{decided}"
 
 
 def _short(name: str) -> str:

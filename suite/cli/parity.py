@@ -30,6 +30,8 @@ from suite.quality.spec import Schedule
 from suite.spec import SyncOptimizerState
 
 PASSED = ("equivalent", "better")
+#: Of the 2D arm.
+OPTIMIZER = "momentum_scaled_rowwise_adagrad"
 
 
 @verb("parity")
@@ -39,7 +41,7 @@ def parity(
     replica_groups: Annotated[int, typer.Option(help="M of the 2D arm.")] = 4,
     optimizer: Annotated[
         str, typer.Option(metavar="NAME", help=f"Of the 2D arm's tables. One of {OPTIMIZERS}.")
-    ] = "momentum_scaled_rowwise_adagrad",
+    ] = OPTIMIZER,
     scale: Annotated[
         float | None, typer.Option(help="c of momentum_scaled_rowwise_adagrad.  [default: M]")
     ] = None,
@@ -129,10 +131,15 @@ def parity(
 
     def show(out: Console) -> None:
         show_parity(spec, judged, out)
-        needed = next(check.seeds_needed for check in judged.checks if check.metric == judged.metric)
-        if judged.verdict == "inconclusive" and needed is not None and needed > pairs:
+        decided = next(check for check in judged.checks if check.metric == judged.metric)
+        if not decided.learnt:
             out.print(
-                f"To tell, at this spread: --seeds {needed} --resume {relative(experiment.path)}",
+                "Train longer (--steps): no number of seeds tells two models apart that learnt nothing."
+            )
+        elif judged.verdict == "inconclusive" and (decided.seeds_needed or 0) > pairs:
+            out.print(
+                f"To tell, at this spread: the same command with --seeds {decided.seeds_needed} "
+                f"--resume {relative(experiment.path)}",
                 soft_wrap=True,
             )
         out.print(f"Experiment: {relative(path)}", soft_wrap=True)

@@ -11,11 +11,13 @@ import typer
 from suite.catalog import load_workload, workload_names
 from suite.cli import parity, run
 from suite.cli.failures import report_of
+from suite.cli.lab import LabOptions
 from suite.cli.options import RunOptions, with_traced_ranks
 from suite.errors import ConfigError
 from suite.gate.findings import PartName
 from suite.gate.plan import GatePlan
 from suite.launchers.slurm import is_inside
+from suite.quality.spec import Schedule
 
 #: Parameters of the verbs that the gate sets itself.
 _OF_RUN = ("world_size", "replica_groups", "implementation", "seed", "launches", "runs", "as_json")
@@ -43,10 +45,12 @@ def check_options(plan: GatePlan, parts: Sequence[PartName], extra: Sequence[str
             groups = configuration.replica_groups
             _check_values(field, given, configuration.workload, configuration.world_size, groups)
     if "scaling" in parts and plan.scaling is not None:
-        _check(run.run, "run", "scaling.options", plan.scaling.options, _OF_SCALING)
+        given = _check(run.run, "run", "scaling.options", plan.scaling.options, _OF_SCALING)
+        _check_values("scaling.options", given, plan.scaling.workload, plan.scaling.reference, 1)
     if "parity" in parts and plan.parity is not None:
         if plan.parity.world_size is None:
-            _check(parity.parity, "parity", "parity.options", plan.parity.options, _OF_PARITY)
+            given = _check(parity.parity, "parity", "parity.options", plan.parity.options, _OF_PARITY)
+            _check_training(given, plan.parity.workload, plan.parity.replica_groups)
         else:
             given = _check(run.run, "run", "parity.options", plan.parity.options, _OF_RUN)
             groups = plan.parity.replica_groups
@@ -94,6 +98,33 @@ def _check_values(field: str, given: dict[str, Any], workload: str, world_size: 
             field,
             report.value,
             f"`sparse2d run` refuses {report.field}: {report.message}",
+            report.remedy or "",
+        ) from error
+
+
+def _check_training(given: dict[str, Any], workload: str, groups: int) -> None:
+    """Refuses a value that `sparse2d parity` would, of the arm in 2D."""
+    if workload.partition(",")[0] not in workload_names():
+        return
+    names = {option.name for option in dataclasses.fields(LabOptions)}
+    options = LabOptions(**{name: value for name, value in given.items() if name in names})
+    arm = {name: given.get(name) for name in ("learning_rate", "scale")}
+    schedule = Schedule(given.get("sync_interval", 1), given.get("sync_optimizer_state", "immediate"))
+    try:
+        options.training(
+            load_workload(workload, options.data),
+            groups,
+            arm | {"name": given.get("optimizer", parity.OPTIMIZER)},
+            0,
+            given.get("curve_points", 1),
+            schedule,
+        )
+    except ConfigError as error:
+        report = error.report
+        raise ConfigError(
+            "parity.options",
+            report.value,
+            f"`sparse2d parity` refuses {report.field}: {report.message}",
             report.remedy or "",
         ) from error
 

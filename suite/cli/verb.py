@@ -6,7 +6,9 @@ import dataclasses
 import functools
 import inspect
 import json
+import sys
 from collections.abc import Callable
+from contextlib import redirect_stdout
 from dataclasses import dataclass
 from typing import Annotated, Any, get_type_hints
 
@@ -68,7 +70,9 @@ def verb(name: str) -> Callable[[Callable[..., Result | None]], Callable[..., in
             for parameter_name, group in groups.items():
                 names = [field.name for field in dataclasses.fields(group)]
                 given[parameter_name] = group(**{n: given.pop(n) for n in names})
-            result = function(**given)
+            # A user's model or data may print; on stdout there is the result alone.
+            with redirect_stdout(sys.stderr):
+                result = function(**given)
             if result is None:
                 return 0
             if as_json:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import secrets
 import shlex
-import signal
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -118,17 +116,6 @@ def run_gate(request: Request, tell: Tell) -> Outcome:
             parts.append(make_part("regression", measured.rows, plan.policy, [*measured.notes, *traces]))
         parts += _others(request, head, base, folder, tell)
     return Outcome(make_gate(parts), commits, folder, measured)
-
-
-@contextmanager
-def ended_cleanly() -> Iterator[None]:
-    """SIGTERM, by which a CI system cancels a job, is taken for Ctrl-C: by itself it would leave runs and
-    checkouts behind."""
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 def current_values(request: Request, tell: Tell) -> Expected:

@@ -14,15 +14,19 @@ The options are those that it was begun with, so that a folder holds one design;
 
 from __future__ import annotations
 
+import errno
+import itertools
 import json
+import os
 import secrets
+import shutil
 from collections.abc import Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import RootModel, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from suite.environment import STACK
 from suite.errors import ConfigError, ErrorReport, RunFailed
@@ -119,14 +123,24 @@ class Experiment:
         return content
 
     def conclude(self, verdict: dict[str, Any]) -> Path:
-        """Writes the verdict; returns its path.
+        """Writes the verdict; returns its path. One that is there and says otherwise stays, beside it.
 
         Raises:
             RunFailed: see ``save``.
         """
-        name = f"verdict{self.suffix}.json"
-        self._write(name, json.dumps(verdict, indent=1, allow_nan=False))
-        return self.path / name
+        text = json.dumps(verdict, indent=1, allow_nan=False)
+        for number in itertools.count(1):
+            name = f"verdict{self.suffix}{'' if number == 1 else f'-{number}'}.json"
+            path = self.path / name
+            try:
+                if path.read_text(encoding="utf-8") == text + "\n":
+                    return path
+            except FileNotFoundError:
+                self._write(name, text)
+                return path
+            except (OSError, ValueError):  # what is there is no verdict, and not ours to replace
+                continue
+        raise AssertionError("unreachable")
 
     def _write(self, name: str, text: str) -> None:
         try:
@@ -138,7 +152,8 @@ class Experiment:
                     field="runs",
                     value=str(self.path),
                     message=f"{name} could not be saved: {error.strerror}.",
-                    remedy=f"Make room and go on with --resume {self.path}: finished trainings are kept.",
+                    remedy="Make room, or make the folder writable, and go on with the same command and "
+                    f"--resume {self.path}: finished trainings are kept.",
                 )
             ) from error
 
@@ -158,11 +173,12 @@ def new_experiment(
         write_whole(path / ENVIRONMENT, environment.model_dump_json(indent=1) + "\n")
         write_whole(path / OPTIONS, json.dumps(options, indent=1, allow_nan=False) + "\n")
     except OSError as error:
+        shutil.rmtree(path, ignore_errors=True)  # a full disk may have taken the folder and not the files
         raise ConfigError(
             "runs",
             str(runs_dir),
             f"results cannot be written there: {error.strerror}.",
-            "Name another folder with --runs, or make this one writable.",
+            "Name another folder with --runs, make room, or make this one writable.",
             kind="environment",
         ) from error
     return Experiment(path, {})
@@ -175,7 +191,7 @@ def open_experiment(path: Path, environment: EnvironmentRecord, options: Options
         ConfigError: ``resume``: no such experiment, one of another stack, or a damaged file in it; or the
             option that it was not begun with.
     """
-    before = _read(path / ENVIRONMENT, EnvironmentRecord)
+    before = _begun(path / ENVIRONMENT, EnvironmentRecord)
     for package in STACK:
         then, now = before.versions.get(package), environment.versions.get(package)
         if then != now:
@@ -185,9 +201,33 @@ def open_experiment(path: Path, environment: EnvironmentRecord, options: Options
                 f"it was begun with {package} {then}, and this is {now}.",
                 "Go on with the same versions, or begin anew.",
             )
-    suffix = _added_seeds(_read(path / OPTIONS, _Begun).root, options)
-    results = [_read(file, TrainingResult) for file in sorted((path / TRAININGS).glob("[!.]*.json"))]
-    return Experiment(path, {result.training.training_hash: result for result in results}, suffix)
+    suffix = _added_seeds(_begun(path / OPTIONS, _Options).model_dump(), options)
+    trainings = path / TRAININGS
+    try:
+        trainings.mkdir(exist_ok=True)
+        if not all(os.access(folder, os.W_OK) for folder in (path, trainings)):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+    except OSError as error:
+        raise ConfigError(
+            "resume",
+            str(path),
+            f"results cannot be written there: {error.strerror}.",
+            "Make the folder writable, or begin anew.",
+            kind="environment",
+        ) from error
+    return Experiment(path, dict(map(_finished, sorted(trainings.glob("[!.]*.json")))), suffix)
+
+
+def _finished(file: Path) -> tuple[str, TrainingResult]:
+    """A training's hash and its result, which is whole and lies under its own name."""
+    result = _read(file, TrainingResult)
+    training = result.training
+    if file.stem != training.training_hash:
+        raise _damaged(file, f"it holds the training {training.training_hash}")
+    scored = tuple(step * training.global_batch for step in training.scored_after)
+    if tuple(point.samples for point in result.curve) != (() if result.diverged else scored):
+        raise _damaged(file, "its learning curve is not whole")
+    return training.training_hash, result
 
 
 def _added_seeds(begun: Options, options: Options) -> str:
@@ -206,8 +246,28 @@ def _added_seeds(begun: Options, options: Options) -> str:
     return "" if begun.get(SEEDS) == options.get(SEEDS) else f"-{options[SEEDS]}-seeds"
 
 
-class _Begun(RootModel[dict[str, Any]]):
+class _Options(BaseModel):
     """``options.json``."""
+
+    model_config = ConfigDict(extra="allow")
+    verb: str
+    workload: str
+    seeds: Annotated[int, Field(strict=True, ge=1)]
+
+
+def _begun(path: Path, model: type[Model]) -> Model:
+    """What tells how an experiment was begun, which nothing can make again."""
+    try:
+        return _read(path, model)
+    except ConfigError as error:
+        report = error.report
+        raise ConfigError(
+            "resume",
+            report.value,
+            report.message,
+            "Give the folder that parity or ablate of this version printed; where it is that, begin anew "
+            "without --resume: what it was begun with cannot be known.",
+        ) from error
 
 
 def _read(path: Path, model: type[Model]) -> Model:

@@ -6,12 +6,15 @@ import logging
 import multiprocessing
 import os
 import signal
+import traceback
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import TypeVar
 
-from suite.errors import NON_FINITE_LOSS, ErrorReport, RunFailed
+from suite.errors import NON_FINITE_LOSS, ErrorReport, RunFailed, SuiteError
 from suite.launchers.linux import die_with_parent
 from suite.quality.library import Experiment, TrainingResult
 from suite.quality.spec import Training
@@ -69,7 +72,8 @@ def side_by_side(
         min(jobs, len(trainings)), context, initializer=_begin, initargs=(os.getpid(),)
     )
     try:
-        futures = {workers.submit(work, training): training for training in trainings}
+        with _uninterrupted():
+            futures = {workers.submit(_told, work, training): training for training in trainings}
         for future in as_completed(futures):
             yield futures[future], future.result()
     except BrokenProcessPool as error:
@@ -87,13 +91,44 @@ def side_by_side(
         workers.shutdown(wait=True, cancel_futures=True)
 
 
+@contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """Ctrl-C waits, and processes that are started meanwhile never get it: their parent ends them."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 def _begin(parent: int) -> None:
+    die_with_parent(parent)
+    with suppress(OSError):
+        os.dup2(2, 1)  # a user's model or data may print; the parent's stdout is for its result
     import torch
 
-    die_with_parent(parent)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the parent, which ends its workers
     torch.set_num_threads(1)
     logging.getLogger("torch.fx._symbolic_trace").setLevel(logging.ERROR)  # warns of what TorchRec asks it
+
+
+def _told(work: Callable[[Training], Outcome], training: Training) -> Outcome:
+    """Any error as one that gets whole to the parent, and says where it comes from."""
+    try:
+        return work(training)
+    except SuiteError:
+        raise
+    except BaseException as error:
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        text = "".join(traceback.format_exception_only(error)).strip()
+        raise RunFailed(
+            ErrorReport(
+                kind="training_raised",
+                message=f"The training of M = {training.replica_groups}, seed {training.seed} raised "
+                f"{text} ({Path(last.filename).name}, line {last.lineno}).",
+                remedy="It comes from the workload's model or data, or is a defect of the suite; --debug "
+                "shows where. Finished trainings are kept.",
+            )
+        ) from error
 
 
 def _train(training: Training) -> TrainingResult:

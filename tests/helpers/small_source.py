@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -75,3 +76,27 @@ class Deadly(SmallSource):
         """None."""
         os.kill(os.getpid(), signal.SIGKILL)
         raise AssertionError
+
+
+class Unfit(Exception):
+    """It cannot go from process to process, as those of many libraries."""
+
+    def __init__(self, number: int, text: str) -> None:
+        super().__init__(text)
+
+
+class Raising(SmallSource):
+    """Raises such an error."""
+
+    def train(self, start: int, stop: int) -> Samples:
+        """None."""
+        raise Unfit(1, "two")
+
+
+class Leaving(SmallSource):
+    """As a script that was made a module."""
+
+    def train(self, start: int, stop: int) -> Samples:
+        """None."""
+        print("goodbye")
+        sys.exit(7)

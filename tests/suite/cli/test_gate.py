@@ -372,6 +372,8 @@ def test_saved_records_are_judged_without_running(cli, plan):
         (["--plan", "value.toml"], "parity.options", "--steps 'many': "),
         (["--plan", "placed.toml"], "configurations.0.options", "refuses layout.placement: "),
         (["--plan", "split.toml"], "parity.options", "'rowwise' is no sharding type"),
+        (["--plan", "late.toml"], "parity.options", "refuses sync_optimizer_state: "),
+        (["--plan", "weakly.toml"], "scaling.options", "refuses device: "),
         (["--plan", "helped.toml"], "scaling.options", "nothing is run"),
         (["--", "--stepz", "3"], "run_options", "No such option: --stepz"),
         (["--", "--launcher=slurm"], "run_options", "a job of its own"),
@@ -420,6 +422,9 @@ def test_wrong_input_ends_before_anything_is_launched(cli, repository, plan, arg
     )
     split = 'world_size = 2\nreplica_groups = 2\noptions = ["--sharding", "rowwise"]'
     Path("split.toml").write_text(PARITY.replace("seeds = 2", f"seeds = 2\n{split}"))
+    late = 'seeds = 2\noptions = ["--sync-optimizer-state", "late"]'
+    Path("late.toml").write_text(PARITY.replace("seeds = 2", late))
+    Path("weakly.toml").write_text(SCALING.replace("policy.", 'options = ["--device", "abacus"]\npolicy.'))
     Path("helped.toml").write_text(SCALING.replace("policy.", 'options = ["--help"]\npolicy.'))
     Path("twice.toml").write_text(SCALING.replace("policy.", 'options = ["--scaling", "weak"]\npolicy.'))
     Path("seeds.toml").write_text(PARITY.replace("seeds = 2", 'seeds = 2\noptions = ["--seeds", "9"]'))

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from suite.catalog import load_workload
+from suite.cli import parity
 from suite.quality.library import TRAININGS
 from workloads.data.synthetic import SyntheticClicks
 
@@ -39,7 +41,11 @@ def test_two_seeds_of_three_steps_cannot_tell(cli, tmp_path: Path):
 
     shown = cli("parity", "smoke", *QUICK, "--resume", str(folder))
     assert "Verdict: inconclusive" in shown.out
-    assert re.search(r"^To tell, at this spread: --seeds \d+ --resume \S+-parity$", shown.out, re.MULTILINE)
+    assert re.search(
+        r"^To tell, at this spread: the same command with --seeds \d+ --resume \S+-parity$",
+        shown.out,
+        re.MULTILINE,
+    )
     table = [
         line for line in shown.out.splitlines() if line.startswith(("AUC", "auc ", "normalized entropy"))
     ]
@@ -88,6 +94,29 @@ def test_other_data_does_not_go_on_with_it(cli, begun: Path, monkeypatch: pytest
     monkeypatch.setattr(SyntheticClicks, "describe", other)
     done = cli("parity", "smoke", *QUICK, "--resume", str(begun), "--json")
     assert (done.code, done.document["error"]["field"]) == (2, "data")
+
+
+def test_what_a_data_source_prints_is_not_on_stdout(cli, monkeypatch: pytest.MonkeyPatch):
+    described = SyntheticClicks.describe
+
+    def talkative(source: SyntheticClicks) -> dict[str, object]:
+        print("hello from the data")
+        return described(source)
+
+    monkeypatch.setattr(SyntheticClicks, "describe", talkative)
+    done = cli("parity", "smoke", "--seeds", "0", "--json")
+    assert done.document["error"]["field"] == "seeds"
+    done = cli("parity", "smoke", *QUICK, "--resume", "nowhere", "--json")
+    assert done.document["error"]["field"] == "resume"
+    assert "hello from the data" in done.err
+
+
+def test_margins_that_are_changed_do_not_go_on_with_it(cli, begun: Path, monkeypatch: pytest.MonkeyPatch):
+    wider = load_workload("smoke")
+    wider = wider.model_copy(update={"parity": wider.parity.model_copy(update={"auc_margin": 0.1})})
+    monkeypatch.setattr(parity, "load_workload", lambda *_: wider)
+    done = cli("parity", "smoke", *QUICK, "--resume", str(begun), "--json")
+    assert (done.code, done.document["error"]["field"]) == (2, "parity")
 
 
 def test_seeds_may_be_added_and_the_first_verdict_stays(cli, begun: Path):

@@ -10,6 +10,9 @@ from suite.quality.library import Point, TrainingResult
 from suite.quality.spec import Training
 from suite.record import QualityRecord
 
+#: Options of an experiment.
+BEGUN = {"verb": "parity", "workload": "small", "seeds": 2}
+
 
 def result(seed: int, aucs: Sequence[float], entropy: float = 0.8, groups: int = 1) -> TrainingResult:
     """One training with this learning curve, a point every 100 samples."""

@@ -12,6 +12,7 @@ from suite.quality.library import Experiment, new_experiment, open_experiment
 from suite.quality.moments import BUCKETS, MomentRatio, kept_moment_ratios, moment_ratios
 from suite.quality.spec import Training, VirtualOptimizer
 from suite.spec import DenseOptimizerSpec
+from tests.suite.quality.results import BEGUN
 from tests.suite.quality.test_virtual import small
 
 
@@ -40,7 +41,7 @@ def test_a_row_that_one_group_alone_meets_grows_m_times_as_fast() -> None:
 
 def test_what_was_trained_once_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     one, many = small(1), small(1).model_copy(update={"replica_groups": 2})
-    experiment = new_experiment(tmp_path, one.workload, "ablate", capture(None), {})
+    experiment = new_experiment(tmp_path, one.workload, "ablate", capture(None), BEGUN)
     told: list[tuple[int, int]] = []
 
     def ratios(other: Training, experiment: Experiment) -> list[MomentRatio]:
@@ -49,7 +50,7 @@ def test_what_was_trained_once_is_kept(tmp_path: Path, monkeypatch: pytest.Monke
     found = ratios(many, experiment)
     assert found == moment_ratios(one, [many])  # what two processes train is what this one does
     assert told == [(0, 2), (1, 2), (2, 2)]
-    again = open_experiment(experiment.path, capture(None), {})
+    again = open_experiment(experiment.path, capture(None), BEGUN)
     monkeypatch.setattr(moments, "side_by_side", None)
     assert ratios(many, again) == found
     with pytest.raises(TypeError):  # another training is not what was kept

@@ -13,6 +13,7 @@ from suite.quality.pool import run_all
 from suite.quality.spec import Training
 from suite.quality.training import train
 from tests.helpers.small_source import PROCESSES
+from tests.suite.quality.results import BEGUN
 from tests.suite.quality.test_virtual import small
 
 
@@ -23,7 +24,7 @@ def with_source(name: str, **changes: object) -> Training:
 
 
 def experiment_of(training: Training, folder: Path) -> Experiment:
-    return new_experiment(folder, training.workload, "parity", capture(None), {})
+    return new_experiment(folder, training.workload, "parity", capture(None), BEGUN)
 
 
 def test_two_jobs_are_two_processes_and_results_keep_the_order(
@@ -68,5 +69,17 @@ def test_a_training_that_may_diverge_is_kept_as_one_that_did(tmp_path: Path) -> 
     assert caught.value.report.kind == "non_finite_loss"
     (found,) = run_all([wild], experiment, 1, lambda *_: None, may_diverge=True)
     assert found.diverged == caught.value.report.message
-    again = open_experiment(experiment.path, capture(None), {})
+    again = open_experiment(experiment.path, capture(None), BEGUN)
     assert again.finished == {wild.training_hash: found}
+
+
+@pytest.mark.parametrize("source", ["Raising", "Leaving"])
+def test_what_a_source_raises_is_told_whatever_it_is(source: str, tmp_path: Path) -> None:
+    training = with_source(source)
+    with pytest.raises(RunFailed) as caught:
+        run_all([training], experiment_of(training, tmp_path), 1, lambda *_: None)
+    report = caught.value.report
+    assert report.kind == "training_raised"
+    assert "M = 2, seed 3 raised" in report.message
+    assert {"Raising": "Unfit: two", "Leaving": "SystemExit: 7"}[source] in report.message
+    assert "(small_source.py, line " in report.message

@@ -14,6 +14,7 @@ from suite.quality.ablation import PLAIN, SCALED, ArmKey
 from suite.quality.library import KEPT, Experiment, new_experiment, open_experiment
 from suite.quality.throughput import Took, cells, conclude, measure
 from suite.spec import LayoutSpec, OptimizerSpec, RunSpec
+from tests.suite.quality.results import BEGUN
 
 ONE, TWO = ArmKey(1, PLAIN), ArmKey(2, PLAIN)
 ONE_SCALED, TWO_SCALED = ArmKey(1, SCALED, 2.0), ArmKey(2, SCALED)
@@ -80,7 +81,7 @@ def test_time_to_target_is_samples_over_samples_a_second() -> None:
 
 @pytest.fixture
 def experiment(tmp_path: Path) -> Experiment:
-    return new_experiment(tmp_path, BASE.workload, "ablate", capture(None), {})
+    return new_experiment(tmp_path, BASE.workload, "ablate", capture(None), BEGUN)
 
 
 def test_launches_take_turns_and_are_kept(experiment: Experiment, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -100,7 +101,7 @@ def test_launches_take_turns_and_are_kept(experiment: Experiment, monkeypatch: p
     assert [m for m, _, _ in ran[:4]] == [1, 2, 1, 2]
     assert [m for m, _, _ in ran[4:]] == [2, 1]  # the second block starts with the second cell
 
-    again = open_experiment(experiment.path, capture(None), {})
+    again = open_experiment(experiment.path, capture(None), BEGUN)
     found = measure(*(runs, 2, experiment.path, again, None, lambda *_: None))  # type: ignore[arg-type]
     assert len(ran) == 6 + 3  # five were kept
     assert [launch["step_ms"] for launch in found[ONE]] == [1.0, 9.0]
