@@ -66,9 +66,20 @@ def _large(size: str) -> WorkloadSpec:
     )
 
 
-def movielens_100k(size: str = "100k") -> WorkloadSpec:
-    """Eight user and film features, one of them multi-hot; see ``workloads/data/movielens.py``."""
+def movielens_100k(size: str = "100k", split_seed: int = 0, features: str = "all") -> WorkloadSpec:
+    """Eight user and film features, one of them multi-hot; see ``workloads/data/movielens.py``.
+
+    ``features=one_hot`` leaves the multi-hot genres out, ``split_seed=1`` evaluates on other ratings.
+    """
+    if features not in ("all", "one_hot"):
+        raise InvalidConfiguration(
+            "workload.features", features, "there is no such choice.", "Use all or one_hot."
+        )
     if size != "100k":
+        if (split_seed, features) != (0, "all"):
+            raise InvalidConfiguration(
+                "workload.size", size, "split_seed and features are of 100k alone.", "Leave them out."
+            )
         return _large(size)
     return WorkloadSpec(
         name="movielens_100k",
@@ -82,9 +93,11 @@ def movielens_100k(size: str = "100k") -> WorkloadSpec:
             _table("occupation"),
             _table("zip_region"),
             _table("release_year"),
-            _table("genres", pooling_factor=2.1),
+            *([_table("genres", pooling_factor=2.1)] if features == "all" else []),
         ),
-        data=DataSpec(source="workloads.data.movielens:MovieLens", options={"threshold": 4, "split_seed": 0}),
+        data=DataSpec(
+            source="workloads.data.movielens:MovieLens", options={"threshold": 4, "split_seed": split_seed}
+        ),
         batch=BatchSpec(global_size=1_024, per_rank=512),
         defaults=TrainingDefaults(
             optimizer=OPTIMIZER,
