@@ -28,10 +28,10 @@ class Guessing(MovieLens):
 
 
 class Peeking(MovieLens):
-    """MovieLens that evaluates on samples that were trained on."""
+    """MovieLens that evaluates on a quarter of the samples that are trained on."""
 
     def evaluation(self, start: int, stop: int) -> Samples:
-        return self.train(start, stop)
+        return self._samples(self._train_rows[start:stop])
 
 
 def _from(source: str) -> WorkloadSpec:
@@ -76,7 +76,9 @@ def test_equal_arms_with_too_few_seeds_are_inconclusive(cli: Any) -> None:  # no
     assert found["checks"][0]["seeds_needed"] > 2
 
 
-def test_evaluation_on_training_samples_is_refused(cli: Any) -> None:  # noqa: F811
-    code, found = parity(cli, f"{HERE}:peeking", "--seeds", "2")
+@pytest.mark.parametrize("steps", ["234", "20", "1"])
+def test_evaluation_on_training_samples_is_refused(cli: Any, steps: str) -> None:  # noqa: F811
+    """Also where the training is too short to meet many of them."""
+    code, found = parity(cli, f"{HERE}:peeking", "--seeds", "2", "--steps", steps)
     assert (code, found["error"]["field"]) == (2, "data.source")
-    assert "evaluation samples are in the training stream" in found["error"]["message"]
+    assert "20,000 evaluation samples are among the first" in found["error"]["message"]
