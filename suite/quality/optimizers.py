@@ -39,7 +39,7 @@ class TouchedRows:
         gradient: [K, D].
         state: by name [K, width], before the step.
         step: 1 for the first.
-        touched_share: q of each row, [K], this step included.
+        touched_share: q of each row, [K], over all groups, this step included.
     """
 
     gradient: torch.Tensor
