@@ -85,8 +85,8 @@ def auc_interval(
         auc: theirs.
 
     Returns:
-        Lower and upper end; None where a class has one sample only, or where no click scores below another
-        sample: nothing was seen to vary, and an interval without width would claim that nothing can.
+        Lower and upper end; None where a class has one sample only, or where the variance is 0, at an AUC of
+        0 or 1 or with all scores alike: an interval without width would claim that nothing can vary.
     """
     from scipy.stats import rankdata
 

@@ -56,9 +56,12 @@ def test_the_interval_of_a_hand_worked_auc():
     assert found.auc_high == 1  # cut off
 
 
-def test_where_nothing_varied_there_is_no_interval():
-    found = quality(np.array([1, 1, 0, 0]), np.array([0.8, 0.7, 0.5, 0.2]), "test")
-    assert (found.auc, found.auc_low, found.auc_high) == (1, None, None)
+@pytest.mark.parametrize(
+    ("scores", "auc"), [([0.8, 0.7, 0.5, 0.2], 1), ([0.2, 0.5, 0.7, 0.8], 0), ([0.3] * 4, 0.5)]
+)
+def test_where_nothing_varied_there_is_no_interval(scores, auc):
+    found = quality(np.array([1, 1, 0, 0]), np.array(scores), "test")
+    assert (found.auc, found.auc_low, found.auc_high) == (auc, None, None)
 
 
 def test_one_click_has_no_interval():
