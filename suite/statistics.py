@@ -53,8 +53,6 @@ class Judgement(Frozen):
     high: float | None
     verdict: Verdict
     reason: str
-    #: False where the floor says that neither side has learnt anything.
-    learnt: bool = True
 
 
 def median_interval(values: Sequence[float]) -> Interval | None:
@@ -200,14 +198,13 @@ def judge_paired(
     mean = statistics.fmean(differences)
     low = high = None
     verdict: Verdict = "inconclusive"
-    learnt = floor is None or any(_beyond(value, floor, direction) for value in middle)
     if len(seeds) == 1:
         size = "within" if abs(mean) <= margin else "beyond"
         reason = (
             f"one seed in common: the difference {mean:+.4f} is {size} the margin {margin:g}, "
             "but its spread over seeds is unknown; give several runs a side, with the same seeds."
         )
-    elif not learnt:
+    elif floor is not None and not anything_learnt(middle, floor, direction):
         reason = f"neither side is beyond {floor:g}: where nothing was learnt there is nothing to compare."
     else:
         _, low, high = t_interval(differences)
@@ -222,7 +219,6 @@ def judge_paired(
         high=1 + high / scale if high is not None and scale else None,
         verdict=verdict,
         reason=reason,
-        learnt=learnt,
     )
 
 
@@ -246,8 +242,9 @@ def _medians(
     return statistics.median(before[s] for s in seeds), statistics.median(after[s] for s in seeds)
 
 
-def _beyond(value: float, floor: float, direction: Direction) -> bool:
-    return value > floor if direction == "higher" else value < floor
+def anything_learnt(values: Sequence[float], floor: float, direction: Direction) -> bool:
+    """Whether one of these is beyond what a model comes to that has learnt nothing."""
+    return any(value > floor if direction == "higher" else value < floor for value in values)
 
 
 def t_interval(values: Sequence[float]) -> tuple[float, float, float]:

@@ -11,10 +11,11 @@ import statistics
 from collections.abc import Sequence
 from typing import Literal, Self
 
+from suite.metrics.base import Direction
 from suite.metrics.quality import FLOORS
 from suite.quality.library import TrainingResult
 from suite.spec import Frozen, ParitySpec
-from suite.statistics import Verdict, equivalence_seeds, judge_paired, t_interval
+from suite.statistics import Verdict, anything_learnt, equivalence_seeds, judge_paired, t_interval
 
 QualityMetric = Literal["auc", "normalized_entropy"]
 METRICS: tuple[QualityMetric, ...] = ("auc", "normalized_entropy")
@@ -175,10 +176,11 @@ def _check(
     margin = goal.auc_margin
     if metric == "normalized_entropy":
         margin = goal.normalized_entropy_margin * statistics.fmean(before)
+    direction: Direction = "higher" if metric == "auc" else "lower"
     judged = judge_paired(
         dict(zip(seeds, before, strict=True)),
         dict(zip(seeds, after, strict=True)),
-        "higher" if metric == "auc" else "lower",
+        direction,
         margin,
         FLOORS[metric],
     )
@@ -189,7 +191,9 @@ def _check(
         difference=Estimate.of(differences),
         verdict=judged.verdict,
         reason=judged.reason,
-        learnt=judged.learnt,
+        learnt=anything_learnt(
+            (statistics.median(before), statistics.median(after)), FLOORS[metric], direction
+        ),
         seeds_needed=equivalence_seeds(differences, margin, POWER),
     )
 

@@ -12,6 +12,7 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.slow
+@pytest.mark.slow
 def test_the_small_pieces_run(tmp_path: Path) -> None:
     command = [
         sys.executable,

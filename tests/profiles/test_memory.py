@@ -61,6 +61,7 @@ def injected(groups: int, categories: Sequence[Category]) -> list[tuple[dict[str
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("groups", "categories"), [(1, CATEGORIES), (2, ("communication_buffers",))])
 def test_more_memory_shows_in_its_category(
     groups: int, categories: Sequence[Category], world: Callable[[int], World]

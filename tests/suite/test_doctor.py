@@ -98,6 +98,7 @@ def test_warnings_around_the_facts_do_not_hide_them(tmp_path):
     assert found == {"gloo": True}
 
 
+@pytest.mark.slow
 def test_the_stack_here_imports():
     found = doctor.import_stack(sys.executable)
     assert isinstance(found, dict), found

@@ -32,6 +32,7 @@ def test_an_example_gives_valid_samples(name: str) -> None:
     check_samples(source.evaluation(0, source.evaluation_size), workload, source.evaluation_size)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_an_example_trains(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)  # its modules are found beside the TOML, by the ranks too

@@ -107,6 +107,7 @@ def _groups(run: Any) -> set[str]:
     return {collective["group"] for collective in run["collectives"]}
 
 
+@pytest.mark.slow
 def test_control_c_ends_the_ranks_and_keeps_finished_launches(tmp_path):
     command = [
         sys.executable,

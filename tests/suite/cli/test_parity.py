@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import io
 import re
+import shutil
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from suite.catalog import load_workload
 from suite.cli import parity
-from suite.quality.library import TRAININGS
+from suite.cli.lab import tell_start
+from suite.quality.library import TRAININGS, Experiment
 from workloads.data.synthetic import SyntheticClicks
 
 QUICK = ("--seeds", "2", "--steps", "3", "--curve-points", "2", "--jobs", "1")
@@ -73,9 +77,13 @@ def test_an_experiment_goes_on_as_it_was_begun(cli, begun: Path, options: list[s
     assert contents(begun) == before
 
 
-def test_groups_of_unlike_sizes_are_told(cli):
-    done = cli("parity", "smoke", *QUICK, "--replica-groups", "7")
-    assert "M = 7 does not divide the global batch of 256: its groups have 36 or 37 samples" in done.err
+def test_groups_of_unlike_sizes_are_told(tmp_path: Path):
+    console = Console(file=io.StringIO())
+    tell_start(Experiment(tmp_path, {}), [2, 7], 256, console)
+    assert isinstance(console.file, io.StringIO)
+    notes = [line for line in console.file.getvalue().splitlines() if line.startswith("Note")]
+    assert len(notes) == 1
+    assert "M = 7 does not divide the global batch of 256: its groups have 36 or 37 samples" in notes[0]
 
 
 def test_another_verb_or_workload_does_not_go_on_with_it(cli, begun: Path):
@@ -131,10 +139,18 @@ def test_seeds_may_be_added_and_the_first_verdict_stays(cli, begun: Path):
     assert len(list((begun / TRAININGS).iterdir())) == 6
 
 
+@pytest.fixture(scope="module")
+def ended(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where one experiment is kept, once a test has trained it."""
+    return tmp_path_factory.mktemp("ended") / "experiment"
+
+
 @pytest.fixture
-def begun(cli) -> Path:
-    """An experiment of two seeds that has ended."""
-    return Path(cli("parity", "smoke", *QUICK, "--json").document["experiment"]).resolve()
+def begun(cli, ended: Path, tmp_path: Path) -> Path:
+    """An experiment of two seeds that has ended, for this test alone."""
+    if not ended.exists():
+        shutil.copytree(cli("parity", "smoke", *QUICK, "--json").document["experiment"], ended)
+    return shutil.copytree(ended, tmp_path / "begun")
 
 
 def contents(folder: Path) -> dict[Path, bytes]:

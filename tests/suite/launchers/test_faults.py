@@ -37,6 +37,7 @@ def mark(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     assert not marked(mark)
 
 
+SLOW = pytest.mark.slow
 #: Faults that nothing but the stall timeout ends.
 STALLING = ("sleep", "barrier_alone")
 
@@ -78,10 +79,19 @@ def faulty(monkeypatch: pytest.MonkeyPatch, mark: str, tmp_path: Path) -> Faulty
         ("config:1:3", "bad_input", 1, ["its tables are not right"], ENDED_S),
         ("memory_limit:1:3", "out_of_memory", 1, ["ran out of memory in step 3 of 6", "allocate"], ENDED_S),
         # What a rank has started in a session of its own ends too: the fixture looks for it.
-        ("leave_a_session:1:3", "rank_raised", 1, ["told to raise"], ENDED_S + 1),
+        pytest.param(
+            "leave_a_session:1:3", "rank_raised", 1, ["told to raise"], ENDED_S + 1, marks=pytest.mark.slow
+        ),
         # Before training.
         ("kill:1:-1", "rank_killed", 1, ["SIGKILL", "while building"], ENDED_S),
-        ("stop:0:-1", "rank_stalled", 0, ["is stopped", "while building"], STOPPED_S),
+        pytest.param(
+            "stop:0:-1",
+            "rank_stalled",
+            0,
+            ["is stopped", "while building"],
+            STOPPED_S,
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_fault(
@@ -113,6 +123,7 @@ def test_a_collective_that_one_rank_enters_alone(faulty: Faulty) -> None:
     assert seconds < STALLED_S
 
 
+@pytest.mark.slow
 def test_a_launch_that_finished_before_stays(
     monkeypatch: pytest.MonkeyPatch, mark: str, tmp_path: Path
 ) -> None:

@@ -116,6 +116,7 @@ def test_a_full_disk_is_a_failed_launch(tmp_path: Path, monkeypatch: pytest.Monk
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_a_folder_that_is_removed_during_the_launch_is_a_failed_launch(tmp_path: Path) -> None:
     def remove(progress: Progress) -> None:
         # Any phase but the first: a parent that is busy may never hear of one as short as "build". Again
@@ -128,6 +129,7 @@ def test_a_folder_that_is_removed_during_the_launch_is_a_failed_launch(tmp_path:
     assert (record.status, record.error.kind) == ("failed", "rank_raised")
 
 
+@pytest.mark.slow
 def test_a_parent_without_standard_streams(tmp_path: Path) -> None:
     parent = [sys.executable, "-m", "tests.helpers.toy_run", str(tmp_path)]
     closed = ["sh", "-c", 'exec "$@" <&- 2>&-', "sh", *parent]

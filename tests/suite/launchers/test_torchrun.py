@@ -173,6 +173,7 @@ def test_a_port_of_another_program_is_named(tmp_path: Path, port: str) -> None:
     assert not (tmp_path / "runs").exists()
 
 
+@pytest.mark.slow
 def test_where_the_agent_is_killed_nothing_stays(tmp_path: Path, port: str) -> None:
     static = ("--nnodes=1", "--nproc-per-node=2", "--master-addr=127.0.0.1", f"--master-port={port}")
     mark = uuid.uuid4().hex

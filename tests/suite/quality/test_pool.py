@@ -65,7 +65,7 @@ def test_a_training_that_may_diverge_is_kept_as_one_that_did(tmp_path: Path) -> 
     )
     experiment = experiment_of(wild, tmp_path)
     with pytest.raises(RunFailed) as caught:
-        run_all([wild], experiment, 1, lambda *_: None)
+        train(wild)
     assert caught.value.report.kind == "non_finite_loss"
     (found,) = run_all([wild], experiment, 1, lambda *_: None, may_diverge=True)
     assert found.diverged == caught.value.report.message
@@ -73,7 +73,7 @@ def test_a_training_that_may_diverge_is_kept_as_one_that_did(tmp_path: Path) -> 
     assert again.finished == {wild.training_hash: found}
 
 
-@pytest.mark.parametrize("source", ["Raising", "Leaving"])
+@pytest.mark.parametrize("source", ["Raising", pytest.param("Leaving", marks=pytest.mark.slow)])
 def test_what_a_source_raises_is_told_whatever_it_is(source: str, tmp_path: Path) -> None:
     training = with_source(source)
     with pytest.raises(RunFailed) as caught:
