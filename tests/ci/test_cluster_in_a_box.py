@@ -182,6 +182,7 @@ def test_a_sweep_in_one_job(started: Started, tmp_path: Path) -> None:
     assert "cluster_in_a_box" in record.environment.flags
 
 
+@pytest.mark.slow
 def test_real_ranks_on_two_hosts(box: Box, mark: str, tmp_path: Path) -> None:
     """With torch and gloo: they find each other, and train."""
     command = [sys.executable, "-m", "suite.cli.main", "run", "smoke", "--world-size", "2", "--json"]

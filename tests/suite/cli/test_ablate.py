@@ -13,6 +13,7 @@ SMALL = ("--replica-groups", "2", "--steps", "5", "--seeds", "2", "--tuning-seed
 QUICK = (*SMALL, "--optimizers", "rowwise_adagrad,momentum_scaled_rowwise_adagrad", "--jobs", "1")
 
 
+@pytest.mark.slow
 def test_a_small_factorial(cli: Any) -> None:
     options = ("--replica-groups", "2", "--steps", "2", "--seeds", "2", "--tuning-seeds", "1", "--jobs", "1")
     done = cli("ablate", "smoke", *options, "--multiples", "1", "--optimizers", "rowwise_adagrad", "--json")

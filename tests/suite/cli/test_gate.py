@@ -107,6 +107,7 @@ def test_a_planted_fault_is_found_and_named(cli, repository, plan, branch, verdi
     assert len(git(repository, "worktree", "list").splitlines()) == 1
 
 
+@pytest.mark.slow
 def test_an_upgrade_of_the_stack_is_gated_where_it_is_allowed(cli, repository, plan):
     gate = ("gate", "--plan", str(plan), "--repo", str(repository), "--head", "upgraded", "--json")
     refused = cli(*gate)

@@ -63,6 +63,7 @@ def test_progress_goes_through_the_phases(launched: tuple[LaunchRecord, list[Pro
     assert "train" in phases
 
 
+@pytest.mark.slow
 def test_all_profiled_steps_are_one_count(tmp_path: Path) -> None:
     # The passes follow each other: a rank in the second is further than one in the first.
     told: list[Progress] = []
