@@ -2,7 +2,7 @@
 
 The ``sh`` blocks of a page are one shell script: what a page shows must work in the order in which it shows
 it. ``make`` lines are not run here (``make test`` would run this test); their targets must exist. ``make
-test-slow`` runs those of every page; ``make test`` the README's, with two launches of each run instead of
+test-slow`` runs those of every page; ``make test`` the README's, with one launch of each run instead of
 five. What would write into the checkout runs in a copy of it.
 """
 
@@ -48,7 +48,7 @@ def test_what_a_new_user_runs_first(tmp_path: Path) -> None:
     run_commands(
         ROOT / "README.md",
         tmp_path,
-        sparse2d='"$@" $(case "$1" in run|sweep) echo --launches 2;; esac)',
+        sparse2d='"$@" $(case "$1" in run|sweep) echo --launches 1;; esac)',
     )
 
 
