@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import typer
@@ -88,29 +89,19 @@ def _check_values(field: str, given: dict[str, Any], workload: str, world_size: 
     """Refuses a value that `sparse2d run` would. The gated repository's own workloads are not loaded here."""
     if workload.partition(",")[0] not in workload_names():
         return
-    names = {option.name for option in dataclasses.fields(RunOptions)}
-    options = RunOptions(**{name: value for name, value in given.items() if name in names})
-    try:
+    options = RunOptions(**_fields_of(RunOptions, given))
+    with _refused_by("run", field):
         options.build(load_workload(workload, options.data), world_size, groups)
-    except ConfigError as error:
-        report = error.report
-        raise ConfigError(
-            field,
-            report.value,
-            f"`sparse2d run` refuses {report.field}: {report.message}",
-            report.remedy or "",
-        ) from error
 
 
 def _check_training(given: dict[str, Any], workload: str, groups: int) -> None:
     """Refuses a value that `sparse2d parity` would, of the arm in 2D."""
     if workload.partition(",")[0] not in workload_names():
         return
-    names = {option.name for option in dataclasses.fields(LabOptions)}
-    options = LabOptions(**{name: value for name, value in given.items() if name in names})
+    options = LabOptions(**_fields_of(LabOptions, given))
     arm = {name: given.get(name) for name in ("learning_rate", "scale")}
     schedule = Schedule(given.get("sync_interval", 1), given.get("sync_optimizer_state", "immediate"))
-    try:
+    with _refused_by("parity", "parity.options"):
         options.training(
             load_workload(workload, options.data),
             groups,
@@ -119,12 +110,24 @@ def _check_training(given: dict[str, Any], workload: str, groups: int) -> None:
             given.get("curve_points", 1),
             schedule,
         )
+
+
+def _fields_of(options: type, given: dict[str, Any]) -> dict[str, Any]:
+    names = {field.name for field in dataclasses.fields(options)}
+    return {name: value for name, value in given.items() if name in names}
+
+
+@contextmanager
+def _refused_by(verb: str, field: str) -> Iterator[None]:
+    """Tells what the verb refuses as an error of this place in the plan."""
+    try:
+        yield
     except ConfigError as error:
         report = error.report
         raise ConfigError(
-            "parity.options",
+            field,
             report.value,
-            f"`sparse2d parity` refuses {report.field}: {report.message}",
+            f"`sparse2d {verb}` refuses {report.field}: {report.message}",
             report.remedy or "",
         ) from error
 

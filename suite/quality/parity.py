@@ -155,6 +155,11 @@ def _samples_ratio(
         if not before or not after:
             return None
         logarithms.append(math.log(after / before))
+    return geometric(logarithms)
+
+
+def geometric(logarithms: Sequence[float]) -> Estimate:
+    """The geometric mean of ratios and its interval, from the logarithms of the ratios."""
     found = Estimate.of(logarithms)
     low, high = (None if x is None else math.exp(x) for x in (found.low, found.high))
     return Estimate(mean=math.exp(found.mean), low=low, high=high)

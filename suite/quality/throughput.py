@@ -25,7 +25,7 @@ from suite.errors import ConfigError, RunFailed
 from suite.metrics import METRICS
 from suite.quality.ablation import ArmKey, Effect, factorial
 from suite.quality.library import Experiment
-from suite.quality.parity import Estimate
+from suite.quality.parity import geometric
 from suite.quality.spec import Schedule
 from suite.session import check, run_one
 from suite.spec import Frozen, RunSpec, validated
@@ -212,6 +212,5 @@ def _effects(took: Took, name: str) -> dict[str, Effect]:
 
 
 def _ratio(logarithms: Sequence[float]) -> Effect:
-    found = Estimate.of(logarithms)
-    low, high = (None if x is None else math.exp(x) for x in (found.low, found.high))
-    return Effect(estimate=math.exp(found.mean), low=low, high=high)
+    found = geometric(logarithms)
+    return Effect(estimate=found.mean, low=found.low, high=found.high)
