@@ -175,13 +175,14 @@ def ablate(
         if throughput
         else None
     )
-    check_training(tuning[0])
+    about = check_training(tuning[0])
     environment = capture(None)
     experiment = options.experiment(
         spec,
         "ablate",
         environment,
         tuning[0],
+        about,
         replica_groups=groups,
         optimizers=names,
         sync_interval=[schedule.interval for schedule in schedules],

@@ -15,7 +15,6 @@ from suite.cli.failures import relative
 from suite.cli.options import Runs
 from suite.cli.progress import counted
 from suite.cli.signals import ended_cleanly
-from suite.data import described, open_source
 from suite.environment import EnvironmentRecord, available_cores
 from suite.errors import ConfigError
 from suite.quality.library import Experiment, new_experiment, open_experiment
@@ -111,13 +110,20 @@ class LabOptions:
         return self.jobs
 
     def experiment(
-        self, workload: WorkloadSpec, verb: str, environment: EnvironmentRecord, one: Training, **others: Any
+        self,
+        workload: WorkloadSpec,
+        verb: str,
+        environment: EnvironmentRecord,
+        one: Training,
+        about: dict[str, Any],
+        **others: Any,
     ) -> Experiment:
         """A new experiment, or the one to go on with.
 
         Args:
             workload, verb, environment: of the experiment.
             one: any of its trainings, which has what all share.
+            about: what its data source says of itself.
             others: the verb's own options by name, in full.
 
         Raises:
@@ -129,7 +135,7 @@ class LabOptions:
             "global_batch": one.global_batch,
             "steps": one.steps,
             "eps": one.optimizer.eps,
-            "data": described(open_source(workload, one.seed), workload.data.source).get("fingerprint"),
+            "data": about.get("fingerprint"),
             "parity": workload.parity.model_dump(mode="json"),  # which is not in the spec's hash
         } | others
         if self.resume is None:

@@ -95,7 +95,7 @@ def parity(
         for arm, (groups, chosen) in arms.items()
     }
     jobs = options.processes()
-    check_training(trainings["baseline"][0])
+    about = check_training(trainings["baseline"][0])
     environment = capture(None)
     one_d, two_d = (of[0].optimizer for of in trainings.values())
     experiment = options.experiment(
@@ -103,6 +103,7 @@ def parity(
         "parity",
         environment,
         trainings["candidate"][0],
+        about,
         replica_groups=replica_groups,
         optimizer=two_d.name,
         scale=two_d.scale,

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import numpy as np
 
-from suite.data import DataSource, Samples, open_source, source_class
+from suite.data import DataSource, Samples, described, open_source, source_class
 from suite.errors import ConfigError
 from suite.quality.spec import Training
 from suite.samples_check import check_samples
@@ -25,8 +26,11 @@ TOLERATED = 0.01
 DEVIATIONS, ADDED = 5.0, 4
 
 
-def check_training(training: Training) -> None:
+def check_training(training: Training) -> dict[str, Any]:
     """Looks at the data and at a user's model, both opened in this process.
+
+    Returns:
+        What the data source says of itself.
 
     Raises:
         ConfigError: either breaks its contract; the workload asks for what virtual groups do not have; or see
@@ -55,6 +59,7 @@ def check_training(training: Training) -> None:
         )
     source_class(workload).check(workload)
     source = open_source(workload, training.seed)
+    about = described(source, workload.data.source)
     refuse_split(training, source)
     refuse_training_samples(training, source)
     if workload.model.factory is not None:
@@ -63,6 +68,7 @@ def check_training(training: Training) -> None:
         from suite.implementations.model import build_model
 
         build_model(workload, training.seed, torch.device("cpu"))
+    return about
 
 
 def refuse_split(training: Training, source: DataSource) -> None:
